@@ -58,6 +58,13 @@ func (f *following) decided(namespace types.NamespacedName, is bool) {
 	}
 }
 
+// forget drops what sets know of a namespace without a record.
+func (f *following) forget(namespace types.NamespacedName) {
+	if f.sets != nil {
+		f.sets.Forget(namespace)
+	}
+}
+
 // memberChanged passes on that a member has changed.
 func (f *following) memberChanged(key fleet.Key) {
 	if f.sets != nil {

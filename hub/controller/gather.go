@@ -95,6 +95,7 @@ func (c *Controller) checkMove(ctx context.Context, v *decide.Snapshot) error {
 // drop forgets a namespace without a record.
 func (c *Controller) drop(e *ledger.Entry) {
 	c.promises.Forget(e.Key)
+	c.following.forget(e.Key)
 	for _, p := range c.members.publishers(e.Key.Namespace) {
 		p.Forget(e.Key.Name)
 	}

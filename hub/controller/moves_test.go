@@ -151,17 +151,22 @@ func TestPlannedChangeGoesOnWithoutConfirmation(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		before []step
+		lost   bool // the record is, after that, and comes back
 		want   election.RecordState
 	}{
-		"the time has passed":              {[]step{{0, true}, {59, true}}, election.Draining},
-		"the drain ended, and began again": {[]step{{0, true}, {30, false}, {31, true}}, election.Leading},
+		"the time has passed":              {[]step{{0, true}, {59, true}}, false, election.Draining},
+		"the drain ended, and began again": {[]step{{0, true}, {30, false}, {31, true}}, false, election.Leading},
+		"the record left, and came back":   {[]step{{0, true}, {59, true}}, true, election.Leading},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, decides := drainedEast(t, follows)
+			c, decides := drainedEast(t, follows)
 			for _, s := range test.before {
 				if p := decides(s.seconds, s.drained); p.Record.State != election.Leading {
 					t.Errorf("after %d s: %s", s.seconds, p.Record.State)
 				}
+			}
+			if test.lost {
+				c.drop(entryOf(t, c, shop))
 			}
 			if p := decides(61, true); p.Record.State != test.want {
 				t.Errorf("after 61 s: %s, want %s", p.Record.State, test.want)

@@ -237,6 +237,14 @@ func (c *Controller) Decided(namespace types.NamespacedName, is bool) {
 	}
 }
 
+// Forget drops what is known of a namespace that has no record any more. One that comes back has to be decided on.
+func (c *Controller) Forget(namespace types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.decided, namespace)
+	delete(c.giving, namespace)
+}
+
 // Slim drops from a set what no cache needs. Annotations that others write may be large.
 func Slim(o any) (any, error) {
 	if set, ok := o.(*v1alpha1.LeaderResourceSet); ok {

@@ -179,6 +179,11 @@ func TestNothingFollowsARecordBeforeADecision(t *testing.T) {
 	if p, _ := c.where(t.Context(), shop); is() || p.undecided {
 		t.Error("when another hub decides")
 	}
+	c.Decided(shop, true)
+	c.Forget(shop)
+	if p, _ := c.where(t.Context(), shop); is() || !p.undecided {
+		t.Error("when the record was gone, and came back")
+	}
 }
 
 func TestAMemberIsLookedAtWhenItHasChanged(t *testing.T) {
