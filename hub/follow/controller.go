@@ -266,10 +266,7 @@ func (c *Controller) Start(ctx context.Context) error {
 
 // Engage implements multicluster.Aware.
 func (c *Controller) Engage(ctx context.Context, name multicluster.ClusterName, _ cluster.Cluster) error {
-	key, err := fleet.ParseKey(name)
-	if err != nil {
-		return err
-	}
+	key, _ := fleet.ParseKey(name) // the fleet has made it
 	now, ok := c.Fleet.Member(key)
 	if !ok {
 		return nil
@@ -368,5 +365,3 @@ func (c *Controller) forget(set types.NamespacedName) {
 		c.sources.end(set.Namespace)
 	}
 }
-
-var _ mcmanager.Runnable = (*Controller)(nil)

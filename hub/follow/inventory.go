@@ -238,9 +238,8 @@ func later(a, b string) bool {
 	return err == nil && order > 0
 }
 
-// find asks a member how it serves a kind.
+// find asks a member how it serves a kind. The config is not for anything else.
 func find(config *rest.Config, of schema.GroupVersionKind) (kind, error) {
-	config = rest.CopyConfig(config)
 	config.AcceptContentTypes, config.Timeout = transport.Plain, requestTimeout
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {

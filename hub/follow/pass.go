@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -221,12 +222,7 @@ func (p *pass) mayPlace(k kind, is id) (bool, error) {
 func (p *pass) patch(k kind, is id, o object, ours bool) (marked, error) {
 	u := unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.content)}
 	u.SetNamespace(is.namespace)
-	labels := u.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[v1alpha1.SetLabel] = label(p.set, is)
-	u.SetLabels(labels)
+	u.SetLabels(labels.Merge(u.GetLabels(), labels.Set{v1alpha1.SetLabel: label(p.set, is)}))
 	body, err := json.Marshal(u.Object)
 	if err != nil {
 		return marked{}, err

@@ -55,10 +55,7 @@ func (c *Controller) reconcile(ctx context.Context, req mcreconcile.Request) (re
 	case req.ClusterName == "":
 		return c.reconcileStatus(ctx, set)
 	}
-	key, err := fleet.ParseKey(req.ClusterName)
-	if err != nil {
-		return reconcile.Result{}, reconcile.TerminalError(err)
-	}
+	key, _ := fleet.ParseKey(req.ClusterName) // add has made it
 	return c.reconcileIn(ctx, set, key)
 }
 
@@ -186,7 +183,7 @@ func (c *Controller) pass(
 		objects: metadata.NewForConfigOrDie(config),
 		client:  authorizationclient.NewForConfigOrDie(config),
 	}
-	if ready, err := c.prepared(ctx, set, p.served(f)); !ready || err != nil {
+	if ready, err := c.prepared(ctx, set, p.kinds, p.served(f)); !ready || err != nil {
 		return reconcile.Result{RequeueAfter: busyPause}, err
 	}
 	done, runs, problems, err := p.work(f, ptr.Deref(set.Spec.Prune, true))
@@ -275,11 +272,10 @@ func rival(
 }
 
 // prepared has a set name the kinds before anything of them is applied, and has it keep the finalizer where it prunes.
-// It reports whether the set is so already.
+// named are those that it names. It reports whether the set is so already.
 func (c *Controller) prepared(
-	ctx context.Context, set *v1alpha1.LeaderResourceSet, kinds map[schema.GroupVersionKind]bool,
+	ctx context.Context, set *v1alpha1.LeaderResourceSet, named, kinds map[schema.GroupVersionKind]bool,
 ) (bool, error) {
-	named := readKinds(set.Annotations[v1alpha1.KindsAnnotation])
 	all := maps.Clone(named)
 	maps.Copy(all, kinds)
 	if len(all) > maxNamed {
@@ -291,7 +287,7 @@ func (c *Controller) prepared(
 	}
 	to := set.DeepCopy()
 	to.Finalizers = slices.DeleteFunc(to.Finalizers, func(f string) bool { return f == v1alpha1.SetFinalizer })
-	if prunes && (final || set.DeletionTimestamp.IsZero()) { // nothing may be added to what is deleted
+	if prunes { // what is deleted has no kinds to be named, so this adds nothing to it
 		to.Finalizers = append(to.Finalizers, v1alpha1.SetFinalizer)
 	}
 	metav1.SetMetaDataAnnotation(&to.ObjectMeta, v1alpha1.KindsAnnotation, writeKinds(all))

@@ -1,9 +1,9 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -56,10 +56,7 @@ func (r *requests) setsOf(fleetName string) ([]v1alpha1.LeaderResourceSet, error
 		return nil, err
 	}
 	slices.SortFunc(all.Items, func(a, b v1alpha1.LeaderResourceSet) int {
-		if older := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); older != 0 {
-			return older
-		}
-		return strings.Compare(a.Name, b.Name)
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	return all.Items, nil
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/metadata"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -119,23 +118,18 @@ func (s *sources) follow(ctx context.Context, of sourcesOf) {
 	if of.kind == v1alpha1.SourceSecret {
 		resource = corev1.SchemeGroupVersion.WithResource("secrets")
 	}
-	informer, err := secrets.NewInformer(s.metadata, resource, of.fleet, onlyName, func(o any) (any, error) {
+	// What has not started refuses neither a transform nor a handler.
+	informer, _ := secrets.NewInformer(s.metadata, resource, of.fleet, onlyName, func(o any) (any, error) {
 		if full, ok := o.(*metav1.PartialObjectMetadata); ok {
 			return onlyName(full), nil
 		}
 		return o, nil
 	})
-	if err == nil {
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { s.sourceChanged(of, o) },
-			UpdateFunc: func(_, o any) { s.sourceChanged(of, o) },
-			DeleteFunc: func(o any) { s.sourceChanged(of, o) },
-		})
-	}
-	if err != nil {
-		log.FromContext(ctx).Error(err, "Sources of resource sets cannot be watched", "fleet", of.fleet)
-		return
-	}
+	_, _ = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { s.sourceChanged(of, o) },
+		UpdateFunc: func(_, o any) { s.sourceChanged(of, o) },
+		DeleteFunc: func(o any) { s.sourceChanged(of, o) },
+	})
 	informer.RunWithContext(ctx)
 }
 
@@ -148,11 +142,8 @@ func onlyName(full *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata 
 
 // sourceChanged enqueues the sets that have a source.
 func (s *sources) sourceChanged(of sourcesOf, o any) {
-	name, err := toolscache.DeletionHandlingObjectToName(o)
-	if err != nil {
-		return
-	}
-	sets, _ := s.setsOf(of.fleet) // when the cache has started, all is enqueued
+	name, _ := toolscache.DeletionHandlingObjectToName(o) // it has metadata
+	sets, _ := s.setsOf(of.fleet)                         // when the cache has started, all is enqueued
 	for _, set := range sets {
 		for _, r := range set.Spec.Resources {
 			if r.Kind == of.kind && r.Name == name.Name {
