@@ -49,12 +49,7 @@ type Move struct {
 
 // MoveOf reads the order from the annotations of a record.
 func MoveOf(annotations map[string]string) Move {
-	return Move{annotations[v1alpha1.MoveToAnnotation], words(annotations, v1alpha1.MoveReasonAnnotation)}
-}
-
-// words returns what an operator says in an annotation.
-func words(annotations map[string]string, key string) string {
-	return Cut(annotations[key])
+	return Move{annotations[v1alpha1.MoveToAnnotation], Cut(annotations[v1alpha1.MoveReasonAnnotation])}
 }
 
 // Cut shortens a text to what a record takes.
@@ -70,7 +65,7 @@ func read(annotations map[string]string, key, why string) Act {
 		const like = "2026-01-31T18:00:00Z"
 		return Act{Invalid: fmt.Sprintf("the annotation %s is %.64q: set it to an instant like %s", key, text, like)}
 	}
-	return Act{Until: until.Truncate(time.Second), Reason: words(annotations, why), key: key}
+	return Act{Until: until.Truncate(time.Second), Reason: Cut(annotations[why]), key: key}
 }
 
 // At returns the act as it counts at an instant: one that ends more than a year later is invalid.

@@ -23,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
@@ -73,12 +74,9 @@ func IsAdministrator(ctx context.Context, client kubernetes.Interface) (bool, er
 // Install creates the roles' bindings, the role and the FlowSchema, or sets their fields back. Rules and subjects that
 // others have added go; their labels and annotations stay.
 func (r Rights) Install(ctx context.Context, admin kubernetes.Interface) error {
-	role, schema, err := r.fromFiles()
-	if err != nil {
-		return err
-	}
+	role, schema := r.fromFiles()
 	bindings := admin.RbacV1().ClusterRoleBindings().Patch
-	err = apply(ctx, admin.RbacV1().ClusterRoles().Patch, r.Name(), role)
+	err := apply(ctx, admin.RbacV1().ClusterRoles().Patch, r.Name(), role)
 	if err == nil {
 		err = apply(ctx, bindings, r.Name(), r.binding(r.Name(), r.Name()))
 	}
@@ -106,19 +104,17 @@ func (r Rights) binding(name, role string) *rbacv1.ClusterRoleBinding {
 }
 
 // fromFiles returns the role and the FlowSchema of config/member, for the hub's user.
-func (r Rights) fromFiles() (*rbacv1.ClusterRole, *flowcontrolv1.FlowSchema, error) {
+func (r Rights) fromFiles() (*rbacv1.ClusterRole, *flowcontrolv1.FlowSchema) {
 	role, schema := &rbacv1.ClusterRole{}, &flowcontrolv1.FlowSchema{}
-	err := errors.Join(yaml.UnmarshalStrict(member.HubRole, role), yaml.UnmarshalStrict(member.FlowSchema, schema))
-	if err != nil {
-		return nil, nil, fmt.Errorf("config/member: %w", err) // embedded: no content of a member causes this
-	}
+	utilruntime.Must(yaml.UnmarshalStrict(member.HubRole, role)) // embedded: no content of a member is in these
+	utilruntime.Must(yaml.UnmarshalStrict(member.FlowSchema, schema))
 	role.ObjectMeta, schema.ObjectMeta = meta(r.Name()), meta(r.Name())
 	for i := range schema.Spec.Rules {
 		schema.Spec.Rules[i].Subjects = []flowcontrolv1.Subject{
 			{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: r.User()}},
 		}
 	}
-	return role, schema, nil
+	return role, schema
 }
 
 func meta(name string) metav1.ObjectMeta {
