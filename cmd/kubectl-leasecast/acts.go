@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/wait"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -174,13 +173,12 @@ func waits(c *cobra.Command, f *actFlags) {
 
 // actCommands are the acts of operators.
 func (p operator) actCommands() []*cobra.Command {
-	cluster := func(s *snapshot, name string) (*clusterv1.Cluster, error) { return s.cluster(name) }
 	drain, f := p.act(&cobra.Command{
 		Use: "drain CLUSTER", Short: "Move what a Cluster leads elsewhere, and give it nothing until an instant",
 		Args:    cobra.ExactArgs(1),
 		Example: example("drain east --until 2h --reason 'a new kernel'", "drain east --until 2h --wait --yes"),
 	}, p.clusters, func(s *snapshot, args []string, f actFlags) (*order, error) {
-		o, err := cluster(s, args[0])
+		o, err := s.cluster(args[0])
 		if err != nil {
 			return nil, err
 		}
@@ -198,7 +196,7 @@ func (p operator) actCommands() []*cobra.Command {
 		Use: "undrain CLUSTER", Short: "End a drain; that moves nothing", Args: cobra.ExactArgs(1),
 		Example: example("undrain east"),
 	}, p.clusters, func(s *snapshot, args []string, _ actFlags) (*order, error) {
-		o, err := cluster(s, args[0])
+		o, err := s.cluster(args[0])
 		if err == nil && o.Annotations[v1alpha1.DrainUntilAnnotation] == "" {
 			err = fmt.Errorf("the Cluster %s is not drained", o.Name)
 		}

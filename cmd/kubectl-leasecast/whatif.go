@@ -96,7 +96,7 @@ func (s *snapshot) unshown(all []outcome) (n int) {
 
 // caseOf is what a decision on a record would rest on, as far as the record and its status say.
 func (s *snapshot) caseOf(r *v1alpha1.NamespaceLeader, policy *decide.Policy) decide.Case {
-	state := election.State{Record: ledger.RecordOf(&r.Spec), Sent: election.Sent{Final: true}}
+	state := election.State{Record: ledger.RecordOf(&r.Spec)}
 	isFrozen := func(by map[string]string) bool { return act.Freeze(by).At(s.at).In(s.at) }
 	state.Frozen = isFrozen(policy.Object.Annotations) || isFrozen(r.Annotations)
 	state.Tenure.Started = lease.Reading{Wall: s.hub.since}
@@ -184,9 +184,9 @@ const mostSteps = 200
 func foresee(is decide.Case) (o outcome, after time.Duration) {
 	began, d := is.Now, election.Decision{}
 	o.Leader = is.State.Record.Leader
-	leader, known := named(is.Candidates, o.Leader)
-	if known && is.State.Record.State == election.Leading {
-		if leader.Reason == reason.Unreachable {
+	leader := slices.IndexFunc(is.Candidates, func(c election.Candidate) bool { return c.Name == o.Leader })
+	if leader >= 0 && is.State.Record.State == election.Leading {
+		if is.Candidates[leader].Reason == reason.Unreachable {
 			is.Now = later(is.Now, is.Patience)
 		}
 		// Until then the hub may have sent renewals, also to a leader that does not answer.
@@ -221,14 +221,6 @@ const foreseen = 48 * time.Hour
 
 func later(at lease.Reading, d time.Duration) lease.Reading {
 	return lease.Reading{Wall: at.Wall.Add(d), Boot: at.Boot + d}
-}
-
-func named(cs []election.Candidate, name string) (election.Candidate, bool) {
-	i := slices.IndexFunc(cs, func(c election.Candidate) bool { return c.Name == name })
-	if i < 0 {
-		return election.Candidate{}, false
-	}
-	return cs[i], true
 }
 
 // fitness returns what the reason of a candidate says about its fitness.
