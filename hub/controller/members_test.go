@@ -234,9 +234,9 @@ func TestEventsOfWorkers(t *testing.T) {
 	})
 }
 
-// A worker removes the fences that no policy asks for, so it must not take a failed list for no policies. A cluster
-// that is not selected any more keeps its fences while it leads: programs there may go on until the stop time is over.
-func TestFencesOfAWorker(t *testing.T) {
+// A worker ends what no policy asks for, so it must not take a failed list for no policies. A cluster that is not
+// selected any more keeps its fences while it leads: programs there may go on until the stop time is over.
+func TestWhatAWorkerKeepsInItsMember(t *testing.T) {
 	ofRecords := func(_ context.Context, _ string, o runtime.Object) error {
 		if _, ok := o.(*v1alpha1.NamespaceLeaderList); ok {
 			return errRefused
@@ -259,22 +259,35 @@ func TestFencesOfAWorker(t *testing.T) {
 			o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.PriorityLabel: "5"}}
 			record := recordOf("fleet", "shop")
 			record.Spec.State, record.Spec.Leader, record.Spec.Policy = test.state, test.leader, test.policy
-			m := newTestFleet(t, o, record, clusterOf("fleet", "east", "5"), clusterOf("fleet", "west", "7"),
-				clusterOf("fleet", "north", "7"))
+			o.Spec.Requires = &v1alpha1.Requires{
+				Resources: []v1alpha1.RequiredResources{{Group: "apps", Names: []string{"deployments"}}},
+			}
+			m := newTestFleet(t, o, record, policyOf("fleet", "mails", "mail"), clusterOf("fleet", "east", "5"),
+				clusterOf("fleet", "west", "7"), clusterOf("fleet", "north", "7"))
+			h := workersHub{m.Controller}
 			expects := func(cluster string, want int) {
 				t.Helper()
-				fs, _, err := workersHub{m.Controller}.Fences(t.Context(), fleet.Key{Fleet: "fleet", Name: cluster})
+				fs, _, err := h.Fences(t.Context(), fleet.Key{Fleet: "fleet", Name: cluster})
 				if err != nil || len(fs) != want {
 					t.Errorf("%s: %d fences, %v; want %d", cluster, len(fs), err, want)
 				}
 			}
+			m.Client = failing(m.api, "list")
+			if rs, err := h.Requires(t.Context(), eastKey); !errors.Is(err, errRefused) {
+				t.Errorf("requires %v, %v", rs, err)
+			}
+			m.Client = m.api
 			for cluster, want := range map[string]int{"east": 1, "west": test.inWest, "north": 0, "unknown": 0} {
 				expects(cluster, want)
+				rs, err := h.Requires(t.Context(), fleet.Key{Fleet: "fleet", Name: cluster})
+				if err != nil || (len(rs) == 1) != (cluster == "east") {
+					t.Errorf("%s requires %v, %v", cluster, rs, err)
+				}
 			}
 			m.Client = checked(m.api, ofRecords)
 			expects("west", 1) // it may lead
 			m.Client = failing(m.api, "list")
-			if fs, _, err := (workersHub{m.Controller}).Fences(t.Context(), eastKey); !errors.Is(err, errRefused) {
+			if fs, _, err := h.Fences(t.Context(), eastKey); !errors.Is(err, errRefused) {
 				t.Errorf("%d fences, %v", len(fs), err)
 			}
 		})
