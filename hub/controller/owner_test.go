@@ -212,10 +212,20 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 	t.Run("not while a record needs them", func(t *testing.T) {
 		c, at := start(t)
 		changeStored(t, c.Client, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
-			o.Spec.StopTimeSeconds = 155
+			o.Spec.LeaseDurationSeconds, o.Spec.MaxClockSkewMilliseconds, o.Spec.StopTimeSeconds = 60, 5000, 155
 		})
 		at(0)
-		if got := at(time.Hour); got["shops"].Stop != slow.Stop {
+		if got := at(time.Hour); got["shops"] != slow {
+			t.Errorf("%v", got)
+		}
+	})
+	t.Run("not while no valid version of a policy is known", func(t *testing.T) {
+		c, at := start(t)
+		invalid := policyOf("fleet", "deleted", "other")
+		invalid.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "no value"}}
+		must(t, c.Client.Create(t.Context(), invalid))
+		at(0)
+		if got := at(time.Hour); got["shops"] != slow || got["deleted"] != slow {
 			t.Errorf("%v", got)
 		}
 	})
