@@ -161,9 +161,9 @@ type served struct {
 	other string
 }
 
-func (s served) served(string) (here bool, other string) { return s.here, s.other }
+func (s served) Served(string) (here bool, other string) { return s.here, s.other }
 
-func (served) move(context.Context, string) (fleet.Move, error) { return fleet.Stays, nil }
+func (served) Move(context.Context, string) (fleet.Move, error) { return fleet.Stays, nil }
 
 // pinned is a Cluster that takes part, and whose UID the hub knows.
 func pinned(name string) *clusterv1.Cluster {

@@ -85,7 +85,7 @@ func (f *following) place(ctx context.Context, namespace types.NamespacedName) (
 			continue
 		}
 		p.Managed, p.Clusters = true, map[string]bool{}
-		for _, m := range f.source.members(namespace.Namespace) {
+		for _, m := range f.source.Members(namespace.Namespace) {
 			if policy.Includes(&decide.Member{Member: m}) {
 				p.Clusters[m.Name] = true
 			}

@@ -35,7 +35,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (v *d
 		return nil, err
 	}
 	v.Entry = e
-	members := c.source.members(key.Namespace)
+	members := c.source.Members(key.Namespace)
 	v.Members = make([]decide.Member, 0, len(members))
 	for _, m := range members {
 		is, err := c.members.lookAt(ctx, m, key.Name)
@@ -76,7 +76,7 @@ func (c *Controller) checkMove(ctx context.Context, v *decide.Snapshot) error {
 	case v.Moved && v.Policy == nil:
 		v.Stop, v.Renews = "the record came from another hub, and no policy claims the namespace yet", true
 	case v.Restored, v.Found == nil && decide.AllPaused(v.Members), v.Policy == nil && v.Managed():
-		move, err := c.source.move(ctx, v.Key.Namespace)
+		move, err := c.source.Move(ctx, v.Key.Namespace)
 		switch {
 		case err != nil:
 			return err

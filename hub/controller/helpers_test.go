@@ -216,9 +216,9 @@ var askedFor sync.Mutex
 
 func (f *fakeMembers) synced() bool { return !f.unsynced }
 
-func (f *fakeMembers) served(string) (here bool, other string) { return f.other == "", f.other }
+func (f *fakeMembers) Served(string) (here bool, other string) { return f.other == "", f.other }
 
-func (f *fakeMembers) members(fleetName string) []fleet.Member {
+func (f *fakeMembers) Members(fleetName string) []fleet.Member {
 	return slices.DeleteFunc(slices.Clone(f.shown), func(m fleet.Member) bool { return m.Fleet != fleetName })
 }
 
@@ -238,12 +238,12 @@ func (f *fakeMembers) clock(_ lease.Reading, _ fleet.Member, eps time.Duration) 
 	return f.offset
 }
 
-func (f *fakeMembers) offsets() map[fleet.Key]skew.Interval {
+func (f *fakeMembers) Offsets() map[fleet.Key]skew.Interval {
 	by := f.ahead()
 	return map[fleet.Key]skew.Interval{eastKey: {Lo: by, Hi: by}, westKey: {Lo: by, Hi: by}}
 }
 
-func (f *fakeMembers) move(context.Context, string) (fleet.Move, error) { return f.moves, f.unmoved }
+func (f *fakeMembers) Move(context.Context, string) (fleet.Move, error) { return f.moves, f.unmoved }
 
 func (f *fakeMembers) namespace(_ context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
 	ns, ok := f.spaces[m.Name][name]

@@ -62,7 +62,7 @@ func (h *hub) now() lease.Reading {
 // standsBack reports whether another installation on this management cluster serves a fleet. Then this one decides
 // nothing there and writes nothing: neither into members nor records, statuses of policies or events on Clusters.
 func (h *hub) standsBack(fleetName string) bool {
-	_, other := h.source.served(fleetName)
+	_, other := h.source.Served(fleetName)
 	return other != ""
 }
 

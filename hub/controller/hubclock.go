@@ -45,7 +45,7 @@ func (h *hubClock) contradicted() error {
 	if l == nil {
 		return nil // no policy was seen yet
 	}
-	offsets := h.source.offsets()
+	offsets := h.source.Offsets()
 	all := slices.AppendSeq(make([]skew.Interval, 0, len(offsets)), maps.Values(offsets))
 	if why := skew.Contradicted(all, l.skew, l.duration); why != "" {
 		return fmt.Errorf("%s: set the clock of this machine right (NTP or chrony)", why)
@@ -76,7 +76,7 @@ func (h *hubClock) Start(ctx context.Context) error {
 		}
 		if wrong++; wrong == clockSteps {
 			logger.Error(err, "The clocks of all clusters contradict this hub's", "reason", reason.ClockContradicted, "offsets",
-				fmt.Sprint(h.source.offsets()))
+				fmt.Sprint(h.source.Offsets()))
 		}
 		started, _ := h.Tenure.Started()
 		if wrong < clockSteps || started.Wall.IsZero() {

@@ -68,7 +68,7 @@ type memberNamespaces struct {
 
 // namespacesIn returns the namespaces that the members of a fleet show, from caches.
 func (n *loneNamespaces) namespacesIn(ctx context.Context, fleetName string) (all []memberNamespaces) {
-	for _, m := range n.source.members(fleetName) {
+	for _, m := range n.source.Members(fleetName) {
 		if items, err := n.source.namespaces(ctx, m); err == nil { // else an event will come for each
 			all = append(all, memberNamespaces{m, items})
 		}
@@ -195,7 +195,7 @@ func (n *loneNamespaces) manages(ctx context.Context, p *decide.Policy, namespac
 	if p.Names[namespace] {
 		return true
 	}
-	for _, m := range n.source.members(member.Fleet) {
+	for _, m := range n.source.Members(member.Fleet) {
 		switch speaks := p.Includes(&decide.Member{Member: m}); {
 		case m.Key == member && !speaks:
 			return false

@@ -23,21 +23,21 @@ var errDisengaged = errors.New("the cluster is not connected any more")
 type memberSource interface {
 	// synced reports whether every Cluster is known, though not necessarily reached.
 	synced() bool
-	// members returns the members of a fleet, ordered by name.
-	members(fleetName string) []fleet.Member
+	// Members returns the members of a fleet, ordered by name.
+	Members(fleetName string) []fleet.Member
 	// health judges a member now.
 	health(m fleet.Member, th health.Thresholds) health.Verdict
 	// lastAnswer is when the latest answer of a member arrived.
 	lastAnswer(m fleet.Member) lease.Reading
 	// clock judges the clock of a member by the hub's at now, under the ε of a policy.
 	clock(now lease.Reading, m fleet.Member, eps time.Duration) skew.Verdict
-	// offsets returns the present offset of each API server's clock from the hub's, for clusters that have
+	// Offsets returns the present offset of each API server's clock from the hub's, for clusters that have
 	// answered.
-	offsets() map[fleet.Key]skew.Interval
-	// served is [fleet.Provider.Served].
-	served(fleetName string) (here bool, other string)
-	// move returns, from live reads, whether the Clusters of a fleet are as during or after a move.
-	move(ctx context.Context, fleetName string) (fleet.Move, error)
+	Offsets() map[fleet.Key]skew.Interval
+	// Served is [fleet.Provider.Served].
+	Served(fleetName string) (here bool, other string)
+	// Move returns, from live reads, whether the Clusters of a fleet are as during or after a move.
+	Move(ctx context.Context, fleetName string) (fleet.Move, error)
 	// namespace returns a namespace of a connected member, from a cache, or errDisengaged.
 	namespace(ctx context.Context, m fleet.Member, name string) (*corev1.Namespace, error)
 	// namespaces returns all namespaces, from the cache. The caller must not change them.
@@ -54,16 +54,6 @@ func (f fleetSource) synced() bool {
 	default:
 		return false
 	}
-}
-
-func (f fleetSource) members(fleetName string) []fleet.Member { return f.Members(fleetName) }
-
-func (f fleetSource) offsets() map[fleet.Key]skew.Interval { return f.Offsets() }
-
-func (f fleetSource) served(fleetName string) (here bool, other string) { return f.Served(fleetName) }
-
-func (f fleetSource) move(ctx context.Context, fleetName string) (fleet.Move, error) {
-	return f.Move(ctx, fleetName)
 }
 
 func (fleetSource) health(m fleet.Member, th health.Thresholds) health.Verdict { return m.Health(th) }

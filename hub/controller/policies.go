@@ -31,7 +31,7 @@ func (r *policies) valid(ctx context.Context, fleetName string) ([]*decide.Polic
 		return nil, err
 	}
 	ps := r.versions.LastValid(fleetName, stored)
-	decide.ShareLocks(ps, r.source.members(fleetName), func(p *decide.Policy) bool {
+	decide.ShareLocks(ps, r.source.Members(fleetName), func(p *decide.Policy) bool {
 		return r.lostItsNamespace(ctx, p, ps)
 	})
 	return ps, nil
@@ -139,7 +139,7 @@ func (r *policies) lostIn(
 // claims reports whether a policy that owns a namespace still claims it in any member, from caches. A member that
 // cannot be read counts as a claim.
 func (r *policies) claims(ctx context.Context, owner *decide.Policy, namespace string) bool {
-	return slices.ContainsFunc(r.source.members(owner.Object.Namespace), func(m fleet.Member) bool {
+	return slices.ContainsFunc(r.source.Members(owner.Object.Namespace), func(m fleet.Member) bool {
 		if !owner.Includes(&decide.Member{Member: m}) {
 			return false
 		}

@@ -73,7 +73,7 @@ func (st *policyStatuses) reconcilePolicy(ctx context.Context, req mcreconcile.R
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if _, other := st.source.served(object.Namespace); other != "" {
+	if _, other := st.source.Served(object.Namespace); other != "" {
 		// What is recorded again is counted by the recorder, and kept from expiring.
 		st.events.Eventf(object, nil, corev1.EventTypeWarning, string(reason.OtherHub), "StandBack", "%s",
 			explain.StandsBack(object.Namespace, other, st.OwnNamespace))

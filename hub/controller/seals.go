@@ -54,7 +54,7 @@ func (ss *seals) serve(ctx context.Context, fleetName string) (seal.Seal, bool) 
 	if !ss.Serves(fleetName) {
 		return seal.Seal{}, false
 	}
-	move, err := ss.source.move(ctx, fleetName)
+	move, err := ss.source.Move(ctx, fleetName)
 	var s seal.Seal
 	if err == nil {
 		s, err = ss.Seals.Serve(ctx, fleetName, ss.HubID, move != fleet.Stays)

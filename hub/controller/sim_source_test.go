@@ -20,7 +20,7 @@ type simSource struct{ r *replica }
 
 func (s *simSource) synced() bool { return true }
 
-func (s *simSource) members(string) []fleet.Member {
+func (s *simSource) Members(string) []fleet.Member {
 	if s.r.members != nil {
 		return s.r.members
 	}
@@ -56,7 +56,7 @@ func (s *simSource) health(m fleet.Member, th health.Thresholds) health.Verdict 
 
 func (s *simSource) lastAnswer(m fleet.Member) lease.Reading { return s.contact(m).answered }
 
-func (s *simSource) move(context.Context, string) (fleet.Move, error) { return fleet.Stays, nil }
+func (s *simSource) Move(context.Context, string) (fleet.Move, error) { return fleet.Stays, nil }
 
 func (s *simSource) namespace(_ context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
 	if ns := s.contact(m).spaces[name]; ns != nil {
@@ -102,8 +102,8 @@ func (s *simSource) clock(_ lease.Reading, m fleet.Member, eps time.Duration) sk
 	}
 }
 
-// offsets shows how wrong the replica's clock is.
-func (s *simSource) offsets() map[fleet.Key]skew.Interval {
+// Offsets shows how wrong the replica's clock is.
+func (s *simSource) Offsets() map[fleet.Key]skew.Interval {
 	if s.r.w.now-s.r.began < measuring {
 		return nil
 	}
@@ -117,8 +117,8 @@ func (s *simSource) offsets() map[fleet.Key]skew.Interval {
 	return all
 }
 
-// served is what the cache shows.
-func (s *simSource) served(string) (here bool, other string) {
+// Served is what the cache shows.
+func (s *simSource) Served(string) (here bool, other string) {
 	other, _ = seal.OtherInstallation(s.r.hubID(), s.r.mark)
 	return s.r.mark == s.r.hubID(), other
 }

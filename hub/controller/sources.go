@@ -201,12 +201,6 @@ func (s *sources) namespacesOfPolicy(ctx context.Context, p *v1alpha1.Leadership
 // A member can show any number of namespaces and Leases, and a decision costs a call to the hub's API server. So a
 // namespace that has no record, and that no policy claims, triggers no decision.
 
-// isClaimed reports whether a policy of the fleet matches a namespace with these labels.
-func (s *sources) isClaimed(ctx context.Context, key types.NamespacedName, labels map[string]string) bool {
-	policies, err := s.policies.asShown(ctx, key.Namespace)
-	return err != nil || slices.ContainsFunc(policies, func(p *decide.Policy) bool { return p.Matches(key.Name, labels) })
-}
-
 // isManaged reports whether a policy of the fleet manages a namespace that a member shows with these labels. It
 // assumes that the namespace has no record.
 func (s *sources) isManaged(
@@ -221,7 +215,9 @@ func (s *sources) isManaged(
 // isConcerned reports whether a change of a member's Lease in a namespace may change a decision. A Lease that the
 // hub may have written does: its record may be lost.
 func (s *sources) isConcerned(ctx context.Context, key types.NamespacedName) bool {
-	if s.ledger.Knows(key) || s.isClaimed(ctx, key, nil) {
+	policies, err := s.policies.asShown(ctx, key.Namespace)
+	claims := func(p *decide.Policy) bool { return p.Matches(key.Name, nil) }
+	if err != nil || s.ledger.Knows(key) || slices.ContainsFunc(policies, claims) {
 		return true
 	}
 	for _, p := range s.members.publishers(key.Namespace) {

@@ -25,7 +25,7 @@ func (h workersHub) Serve(ctx context.Context, fleetName string) (seal.Key, bool
 }
 
 func (h workersHub) Served(fleetName string) bool {
-	here, _ := h.source.served(fleetName)
+	here, _ := h.source.Served(fleetName)
 	return here
 }
 
