@@ -123,7 +123,7 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 	}
 	c.Fleet.Subscribe(func(key fleet.Key) {
 		c.sources.memberChanged(key)
-		c.following.memberChanged(key)
+		c.following.sets.MemberChanged(key)
 	})
 	return nil
 }

@@ -72,7 +72,7 @@ func newTestFleet(t *testing.T, objects ...client.Object) *testFleet {
 	scheme, clock := testScheme(t), fixedClock(testStart)
 	m := &testFleet{t: t, events: &fakeRecorder{}}
 	m.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithStatusSubresource(&v1alpha1.LeadershipPolicy{}, &v1alpha1.NamespaceLeader{}).Build()
+		WithStatusSubresource(&v1alpha1.LeadershipPolicy{}, &v1alpha1.NamespaceLeader{}, follows).Build()
 	informers := &informertest.FakeInformers{Scheme: scheme}
 	var err error
 	if m.seen, err = informers.FakeInformerFor(t.Context(), &clusterv1.Cluster{}); err != nil {

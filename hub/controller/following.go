@@ -12,7 +12,6 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
-	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/follow"
 )
 
@@ -65,13 +64,6 @@ func (f *following) forget(namespace types.NamespacedName) {
 	}
 }
 
-// memberChanged passes on that a member has changed.
-func (f *following) memberChanged(key fleet.Key) {
-	if f.sets != nil {
-		f.sets.MemberChanged(key)
-	}
-}
-
 // place returns who leads a namespace, and which clusters its policy covers, from caches.
 func (f *following) place(ctx context.Context, namespace types.NamespacedName) (p follow.Place, err error) {
 	records := f.ledger.CachedOf(ctx, namespace.Namespace, []string{namespace.Name})
@@ -91,8 +83,7 @@ func (f *following) place(ctx context.Context, namespace types.NamespacedName) (
 			}
 		}
 	}
-	leadsOn := record.State == v1alpha1.StateDraining && record.Next == record.Leader // in a new term
-	if record.State == v1alpha1.StateLeading || leadsOn {
+	if record.State == v1alpha1.StateLeading || record.Next == record.Leader { // or: it leads on in a new term
 		p.Leader, p.Epoch = record.Leader, record.Epoch
 	}
 	return p, err

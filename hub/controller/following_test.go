@@ -1,10 +1,17 @@
 package controller
 
 import (
+	"errors"
 	"reflect"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -33,6 +40,8 @@ func TestPlaceOfResourceSets(t *testing.T) {
 			follow.Place{Managed: true, Leader: "east", Epoch: 20, Clusters: map[string]bool{}}},
 		"its policy is gone": {func(s *v1alpha1.NamespaceLeaderSpec) { s.Policy = "gone" },
 			follow.Place{Leader: "east", Epoch: 20}},
+		"its policy was never valid": {func(s *v1alpha1.NamespaceLeaderSpec) { s.Policy = "broken" },
+			follow.Place{Leader: "east", Epoch: 20}},
 		"no policy owns it": {func(s *v1alpha1.NamespaceLeaderSpec) { s.State = v1alpha1.StateRetired }, follow.Place{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -40,10 +49,16 @@ func TestPlaceOfResourceSets(t *testing.T) {
 			f.shown = append(f.shown, fleet.Member{Key: westKey, PriorityReason: reason.NoPriority})
 			desks := policyOf("fleet", "desks", "desk")
 			desks.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"desks": "true"}}
-			must(t, api.Create(t.Context(), desks))
+			broken := policyOf("fleet", "broken", "bench")
+			broken.Spec.Timings.RenewIntervalMilliseconds = 0
+			must(t, errors.Join(api.Create(t.Context(), desks), api.Create(t.Context(), broken)))
 			changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) { test.change(&o.Spec) })
 			if got, err := c.following.place(t.Context(), shop); err != nil || !reflect.DeepEqual(got, test.want) {
 				t.Errorf("%+v, %v; want %+v", got, err, test.want)
+			}
+			none, err := c.following.place(t.Context(), types.NamespacedName{Namespace: "fleet", Name: "new"})
+			if err != nil || !reflect.DeepEqual(none, follow.Place{}) {
+				t.Errorf("without a record: %+v, %v", none, err)
 			}
 			c.policies.changed("fleet")
 			c.Client = failing(api, "list")
@@ -52,4 +67,34 @@ func TestPlaceOfResourceSets(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What an earlier replica wrote stands until this one has the right to write, and has decided on the namespace.
+func TestStatusOfAResourceSetIsWrittenOnceTheNamespaceIsDecidedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set, record, secret := follows.DeepCopy(), recordOf("fleet", "shop"), sealOf("fleet")
+		set.Spec.Resources, record.Spec.Policy, record.Spec.State = nil, "shops", v1alpha1.StateVacant
+		secret.Data = map[string][]byte{"key": testKey, "policies": boundsOf("15s", "1s", "0s", "shops")}
+		m := newTestFleet(t, pinned("east"), policyOf("fleet", "shops", "shop"), set, record, secret)
+		mgr := &fakeManager{local: newFakeLocalManager(m.api)}
+		must(t, m.following.setup(mgr))
+		sets := mgr.added[0].(reconcile.TypedReconciler[mcreconcile.Request])
+		shows := func(when, want string) {
+			t.Helper()
+			_, err := sets.Reconcile(t.Context(), requestAbout(client.ObjectKeyFromObject(set)))
+			must(t, err)
+			must(t, m.api.Get(t.Context(), client.ObjectKeyFromObject(set), set))
+			if got := inShort(set.Status.Conditions, v1alpha1.ConditionReady); !strings.HasPrefix(got, want) {
+				t.Errorf("%s: %s, want %s", when, got, want)
+			}
+		}
+		shows("nothing is decided", "nothing")
+		_, err := m.reconcileNamespace(t.Context(), aboutShop)
+		must(t, err)
+		elected := m.Tenure
+		m.standby()
+		shows("a standby", "nothing")
+		m.Tenure = elected
+		shows("it is decided on", "Unknown Applying ")
+	})
 }
