@@ -222,7 +222,7 @@ func (f *fakeMembers) Members(fleetName string) []fleet.Member {
 	return slices.DeleteFunc(slices.Clone(f.shown), func(m fleet.Member) bool { return m.Fleet != fleetName })
 }
 
-func (f *fakeMembers) lastAnswer(fleet.Member) lease.Reading { return lease.Reading{} }
+func (f *fakeMembers) lastAnswer(fleet.Member) lease.Reading { return testStart }
 
 func (f *fakeMembers) health(_ fleet.Member, th health.Thresholds) health.Verdict {
 	askedFor.Lock()
@@ -258,11 +258,11 @@ func (f *fakeMembers) namespace(_ context.Context, m fleet.Member, name string) 
 	return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
 }
 
-func (f *fakeMembers) namespaces(_ context.Context, m fleet.Member) (all []corev1.Namespace, err error) {
+func (f *fakeMembers) namespaces(_ context.Context, m fleet.Member) (all []corev1.Namespace) {
 	for _, ns := range f.spaces[m.Name] {
 		all = append(all, ns)
 	}
-	return all, nil
+	return all
 }
 
 // fixedClock is a clock that stands still.

@@ -69,9 +69,7 @@ type memberNamespaces struct {
 // namespacesIn returns the namespaces that the members of a fleet show, from caches.
 func (n *loneNamespaces) namespacesIn(ctx context.Context, fleetName string) (all []memberNamespaces) {
 	for _, m := range n.source.Members(fleetName) {
-		if items, err := n.source.namespaces(ctx, m); err == nil { // else an event will come for each
-			all = append(all, memberNamespaces{m, items})
-		}
+		all = append(all, memberNamespaces{m, n.source.namespaces(ctx, m)})
 	}
 	return all
 }
@@ -134,7 +132,7 @@ func (n *loneNamespaces) count(ctx context.Context, p *decide.Policy) (fresh []t
 		uid: p.Object.UID, generation: p.Object.Generation,
 		counted: now, kept: map[string]string{}, left: map[string]int{},
 	}
-	for name := range n.recorded(ctx, key, in) {
+	for _, name := range n.recorded(ctx, key, in) {
 		if in[name].members < 2 && !p.Names[name] {
 			l.kept[name] = in[name].member
 		}
@@ -161,14 +159,13 @@ func (n *loneNamespaces) count(ctx context.Context, p *decide.Policy) (fresh []t
 	return fresh
 }
 
-// recorded returns the namespaces that a policy owns by the records. For a lost record, a Lease that the hub may
-// have written counts, if in contains its namespace.
-func (n *loneNamespaces) recorded(ctx context.Context, key types.NamespacedName, in map[string]place) map[string]bool {
-	names := map[string]bool{}
+// recorded returns the namespaces that a policy owns by the records, some of them repeatedly. For a lost record, a
+// Lease that the hub may have written counts, if in contains its namespace.
+func (n *loneNamespaces) recorded(ctx context.Context, key types.NamespacedName, in map[string]place) (names []string) {
 	for _, p := range n.members.publishers(key.Namespace) {
 		for _, name := range p.MayHaveWritten() {
 			if _, ok := in[name]; ok {
-				names[name] = true
+				names = append(names, name)
 			}
 		}
 	}
@@ -178,12 +175,12 @@ func (n *loneNamespaces) recorded(ctx context.Context, key types.NamespacedName,
 	}
 	for i := range records {
 		if o := &records[i]; o.Spec.Policy == key.Name {
-			names[o.Name] = true
+			names = append(names, o.Name)
 		}
 	}
 	n.ledger.Claims(key.Namespace, func(namespace string, of ledger.Claim) {
 		if of.Owner == key.Name { // the cache may not show the record yet
-			names[namespace] = true
+			names = append(names, namespace)
 		}
 	})
 	return names

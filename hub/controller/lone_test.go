@@ -100,80 +100,108 @@ func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 			t.Errorf("nothing is left out: %+v, again after %v", cond, again)
 		}
 		for i := range maxLone + 100 {
-			s.makes("far", fmt.Sprintf("lone-%03d", i), "shops", i)
+			s.makes("far", fmt.Sprintf("lone-%03d", i), "shops", i/2) // two at a time
 		}
-		s.makes("far", "shared", "shops", 9999)
-		s.makes("west", "shared", "shops", 9999)
-		stores(t, c, "shared") // its record takes no place
+		for _, name := range []string{"shared", "both"} {
+			s.makes("far", name, "shops", 9999)
+			s.makes("west", name, "shops", 9999)
+		}
 		s.makes("far", "named-in-shops", "shops", 9999)
+		for _, name := range []string{"shared", "named-in-shops"} { // their records take no place
+			stores(t, c, name)
+		}
 		s.makes("far", "other", "desks", 9999)
 		s.makes("far", "nobodys", "", 9999)
 		s.makes("aside", "aside", "shops", -1) // no policy speaks of that member
+		s.makes("aside", "lone-599", "shops", -1)
 		stores(t, c, "lone-590")
 		claimed(t, c, "lone-591", "shops") // the cache does not show its record yet
 		written := eastLease(20)
 		written.Namespace = "lone-592" // its record may be lost
 		c.members.of[eastKey] = atWork(publisherThatRead(t, testStart.Wall, testKey, written))
 
+		claims := func(name string) bool {
+			v, err := c.gather(t.Context(), types.NamespacedName{Namespace: "fleet", Name: name})
+			must(t, err)
+			return v.Policy != nil
+		}
 		got := managedAll(t, c)
 		for name, want := range map[string]bool{
 			"lone-000": true, "lone-496": true, "lone-497": false, "lone-599": false, // the oldest
 			"lone-590": true, "lone-591": true, "lone-592": true, // what the policy owns
-			"shared": true, "named-in-shops": true, "other": true, "nobodys": false, "aside": false,
+			"shared": true, "both": true, "named-in-shops": true, "other": true, "nobodys": false, "aside": false,
 		} {
 			if got[name] != want {
 				t.Errorf("%s is decided on: %v", name, got[name])
 			}
-			v, err := c.gather(t.Context(), types.NamespacedName{Namespace: "fleet", Name: name})
-			must(t, err)
-			if claimed := v.Policy != nil; claimed != want {
+			if claimed := claims(name); claimed != want {
 				t.Errorf("%s is claimed: %v", name, claimed)
 			}
 		}
 		cond, again := conditionOf(t, c)
 		if cond.Status != metav1.ConditionFalse || cond.Reason != "TooManyNamespaces" ||
-			!strings.Contains(cond.Message, "not managed: 100 in far;") {
+			!strings.Contains(cond.Message, "not managed: 100 in far; at most 500 ") {
 			t.Errorf("the policy says %+v", cond)
 		}
 
 		s.makes("aside", "beside", "shops", 9999)
 		s.makes("west", "twice", "shops", 9999)
+		s.makes("far", "one-more", "shops", 9999)
+		s.makes("west", "one-more", "", 9999) // there it does not match
 		for _, test := range []struct {
 			name, team, member string
 			want               bool
 		}{
 			{"one-more-desk", "desks", "aside", false}, {"one-more-desk", "desks", "far", true},
 			{"one-more", "shops", "far", false}, {"beside", "shops", "far", false}, {"twice", "shops", "far", true},
+			{"named-in-shops", "", "far", true},
 		} {
 			key, in := types.NamespacedName{Namespace: "fleet", Name: test.name}, fleet.Key{Fleet: "fleet", Name: test.member}
 			if got := c.sources.isManaged(t.Context(), key, map[string]string{"team": test.team}, in); got != test.want {
 				t.Errorf("the new namespace %s in %s is managed: %v", test.name, test.member, got)
 			}
 		}
-		for fleetName, want := range map[string]fairqueue.Lane{
-			"fleet": {Fleet: "fleet", Policy: "shops", Member: "far"}, "fleet2": {Fleet: "fleet2"},
+		ofGone := recordOf("fleet", "of-gone")
+		ofGone.Spec.Policy = "gone"
+		c.ledger.Show(ofGone, false)
+		for name, want := range map[string]string{ // the fleet, the policy and the member; whether it has a record
+			"fleet/lone-000": "{fleet shops far} false", "fleet2/lone-000": "{fleet2  } false",
+			"fleet/one-more-desk": "{fleet desks far} false", "fleet/lone-590": "{fleet shops far} true",
+			"fleet/shared": "{fleet shops } true", "fleet/of-gone": "{fleet gone } true",
 		} {
-			if got, _ := c.lone.laneOf(types.NamespacedName{Namespace: fleetName, Name: "lone-000"}); got != want {
-				t.Errorf("a namespace of %s waits in %+v", fleetName, got)
+			fleetName, namespace, _ := strings.Cut(name, "/")
+			got := fmt.Sprint(c.lone.laneOf(types.NamespacedName{Namespace: fleetName, Name: namespace}))
+			if got != want {
+				t.Errorf("%s waits in %s, want %s", name, got, want)
 			}
 		}
 
 		// Room goes to the oldest that was left out.
 		asked(&c.recordQueue)
-		delete(s.spaces["far"], "lone-000")
-		conditionOf(t, c)
-		if got := asked(&c.recordQueue); len(got) > 0 {
-			t.Errorf("the namespaces are counted again within %v: %q", again, got)
+		for gone, next := range []string{"lone-497", "lone-498"} {
+			delete(s.spaces["far"], fmt.Sprintf("lone-%03d", gone))
+			conditionOf(t, c)
+			if got := asked(&c.recordQueue); len(got) > 0 {
+				t.Errorf("the namespaces are counted again within %v: %q", again, got)
+			}
+			pass(again)
+			conditionOf(t, c)
+			if got := asked(&c.recordQueue); !slices.Contains(got, "fleet/"+next) || slices.Contains(got, "fleet/lone-499") {
+				t.Errorf("the room that is left is not given to the oldest, %s", next)
+			}
 		}
-		pass(again)
-		conditionOf(t, c)
-		if got := asked(&c.recordQueue); !slices.Contains(got, "fleet/lone-497") || slices.Contains(got, "fleet/lone-498") {
-			t.Error("the room that is left is not given to the oldest")
+		delete(s.spaces["far"], "lone-002")
+		if !claims("lone-003") || claims("lone-499") {
+			t.Error("each decision counts the namespaces again")
+		}
+		if pass(again); !claims("lone-499") {
+			t.Errorf("a decision counts on what was counted %v before", again)
+		}
+		if delete(s.spaces["west"], "shared"); !claims("shared") {
+			t.Error("a namespace with a record that is in one cluster only now loses its policy")
 		}
 		c.members.of[eastKey] = &memberState{}
-		s.makes("east", "lone-598", "shops", 9999)
-		v, err := c.gather(t.Context(), types.NamespacedName{Namespace: "fleet", Name: "lone-598"})
-		if must(t, err); v.Policy != nil {
+		if s.makes("east", "lone-598", "shops", 9999); claims("lone-598") {
 			t.Error("a cluster that was not read yet counts")
 		}
 		// Where another cluster has it, too, it is none of those.
@@ -183,23 +211,28 @@ func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 	})
 }
 
-func TestPolicyThatWasCreatedAgainHasRoomForNamespaces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, s := showing(t, clocktest.NewBubble(testStart))
-		for i := range maxLone {
-			s.makes("far", fmt.Sprintf("lone-%03d", i), "shops", i)
-		}
-		managedAll(t, c)
-		p := policyOf("fleet", "shops", "named-in-shops")
-		p.UID, p.Spec.Namespaces.Selector = "again", &metav1.LabelSelector{MatchLabels: map[string]string{"team": "tills"}}
-		must(t, c.Client.Delete(t.Context(), policyOf("fleet", "shops", "")))
-		must(t, c.Client.Create(t.Context(), p))
-		s.makes("far", "till", "tills", 9999)
-		v, err := c.gather(t.Context(), types.NamespacedName{Namespace: "fleet", Name: "till"})
-		if must(t, err); v.Policy == nil {
-			t.Error("the namespaces that the policy managed before it was deleted leave no room")
-		}
-	})
+func TestPolicyWithAnotherSelectorHasRoomForNamespaces(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.LeadershipPolicy){
+		"it was created again": func(p *v1alpha1.LeadershipPolicy) { p.UID = "again" },
+		"it was edited":        func(p *v1alpha1.LeadershipPolicy) { p.Generation++ },
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			c, s := showing(t, clocktest.NewBubble(testStart))
+			for i := range maxLone {
+				s.makes("far", fmt.Sprintf("lone-%03d", i), "shops", i)
+			}
+			if got := managedAll(t, c); len(got) != maxLone+1 { // and shop, which has a Lease
+				t.Errorf("%d of %d are managed", len(got), maxLone+1)
+			}
+			changeStored(t, c.Client, policyOf("fleet", "shops", ""), func(p *v1alpha1.LeadershipPolicy) {
+				p.Spec.Namespaces.Selector.MatchLabels["team"] = "tills"
+				change(p)
+			})
+			if s.makes("far", "till", "tills", 9999); !managedAll(t, c)["till"] {
+				t.Error("the namespaces that the policy managed before leave no room")
+			}
+		})
+	}
 }
 
 func TestConditionNamesTheFirstNamespaceThatIsLeftOut(t *testing.T) {
@@ -207,20 +240,21 @@ func TestConditionNamesTheFirstNamespaceThatIsLeftOut(t *testing.T) {
 		c, s := showing(t, clocktest.NewBubble(testStart))
 		for i := range maxLone + 1 {
 			s.makes("far", fmt.Sprintf("lone-%03d", i), "shops", i)
-			if i < maxLone-1 {
+			if i < maxLone-2 {
 				continue
 			}
 			managedAll(t, c)
 			if got := asked(&c.policyQueue); len(got) > 0 {
 				t.Errorf("policies are asked for at once: %q", got)
 			}
-			if cond, _ := conditionOf(t, c); (cond.Status == metav1.ConditionTrue) != (i < maxLone) {
-				t.Errorf("of %d: %+v", i+1, cond)
+			cond, _ := conditionOf(t, c)
+			counted := len(asked(&c.recordQueue)) > 0
+			pass(time.Second)
+			policies := asked(&c.policyQueue)
+			if fits := i < maxLone; (cond.Status == metav1.ConditionTrue) != fits || counted == fits ||
+				slices.Equal(policies, []string{"fleet/shops"}) == fits {
+				t.Errorf("of %d: %+v, counted again: %v, policies are asked for: %q", i+1, cond, counted, policies)
 			}
-		}
-		pass(time.Second)
-		if got := asked(&c.policyQueue); !slices.Equal(got, []string{"fleet/shops"}) {
-			t.Errorf("policies are asked for: %q", got)
 		}
 	})
 }

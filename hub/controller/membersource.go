@@ -40,8 +40,8 @@ type memberSource interface {
 	Move(ctx context.Context, fleetName string) (fleet.Move, error)
 	// namespace returns a namespace of a connected member, from a cache, or errDisengaged.
 	namespace(ctx context.Context, m fleet.Member, name string) (*corev1.Namespace, error)
-	// namespaces returns all namespaces, from the cache. The caller must not change them.
-	namespaces(ctx context.Context, m fleet.Member) ([]corev1.Namespace, error)
+	// namespaces returns the namespaces that the cache has. The caller must not change them.
+	namespaces(ctx context.Context, m fleet.Member) []corev1.Namespace
 }
 
 // fleetSource sees the members of a fleet.
@@ -74,12 +74,10 @@ func (fleetSource) namespace(ctx context.Context, m fleet.Member, name string) (
 	return ns, err
 }
 
-func (fleetSource) namespaces(ctx context.Context, m fleet.Member) ([]corev1.Namespace, error) {
-	cl := m.Cluster()
-	if cl == nil {
-		return nil, errDisengaged
-	}
+func (fleetSource) namespaces(ctx context.Context, m fleet.Member) []corev1.Namespace {
 	var list corev1.NamespaceList
-	err := cl.GetCache().List(ctx, &list, client.UnsafeDisableDeepCopy)
-	return list.Items, err
+	if cl := m.Cluster(); cl != nil {
+		_ = cl.GetCache().List(ctx, &list, client.UnsafeDisableDeepCopy) // else an event will come for each
+	}
+	return list.Items
 }

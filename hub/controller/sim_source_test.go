@@ -65,13 +65,13 @@ func (s *simSource) namespace(_ context.Context, m fleet.Member, name string) (*
 	return nil, errNoSpace
 }
 
-func (s *simSource) namespaces(_ context.Context, m fleet.Member) (all []corev1.Namespace, err error) {
+func (s *simSource) namespaces(_ context.Context, m fleet.Member) (all []corev1.Namespace) {
 	for _, ns := range s.contact(m).spaces {
 		if ns != nil {
 			all = append(all, *ns)
 		}
 	}
-	return all, nil
+	return all
 }
 
 // measuring is how long a process takes to measure the members' clocks.
