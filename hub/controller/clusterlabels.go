@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"strings"
 
@@ -38,18 +39,13 @@ func (l clusterLabels) setup(mgr mcmanager.Manager) error {
 	if err != nil {
 		return err
 	}
-	for _, err := range []error{
+	return errors.Join(
 		c.Watch(source.TypedKind(local.GetCache(), &clusterv1.Cluster{}, requestFor[*clusterv1.Cluster]())),
 		c.Watch(source.TypedKind(local.GetCache(), &v1alpha1.NamespaceLeader{},
 			handler.TypedEnqueueRequestsFromMapFunc(leaderOf))),
 		c.Watch(source.TypedKind(local.GetCache(), &v1alpha1.LeadershipPolicy{},
 			handler.TypedEnqueueRequestsFromMapFunc(l.clustersOf))),
-	} {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	)
 }
 
 // leaderOf enqueues the Cluster that a record names, and for a change of it also the one that it named before.
@@ -90,9 +86,9 @@ func (l clusterLabels) reconcile(ctx context.Context, req mcreconcile.Request) (
 	}
 	labelled := cl.DeepCopy()
 	maps.DeleteFunc(labelled.Labels, func(label, _ string) bool {
-		return strings.HasPrefix(label, v1alpha1.LeaderLabelPrefix) && !wanted[label]
+		return strings.HasPrefix(label, v1alpha1.LeaderLabelPrefix)
 	})
-	for label := range wanted {
+	for _, label := range wanted {
 		metav1.SetMetaDataLabel(&labelled.ObjectMeta, label, "true")
 	}
 	if maps.Equal(labelled.Labels, cl.Labels) {
@@ -107,8 +103,7 @@ func (l clusterLabels) reconcile(ctx context.Context, req mcreconcile.Request) (
 }
 
 // wanted returns the labels that a Cluster should have.
-func (l clusterLabels) wanted(ctx context.Context, cl *clusterv1.Cluster) (map[string]bool, error) {
-	wanted := map[string]bool{}
+func (l clusterLabels) wanted(ctx context.Context, cl *clusterv1.Cluster) (labels []string, err error) {
 	policies, err := l.policies.asShown(ctx, cl.Namespace)
 	for _, p := range policies {
 		spec := p.Object.Spec
@@ -117,9 +112,9 @@ func (l clusterLabels) wanted(ctx context.Context, cl *clusterv1.Cluster) (map[s
 		}
 		for _, r := range l.ledger.CachedOf(ctx, cl.Namespace, spec.Namespaces.Names) {
 			if r.Spec.Policy == p.Object.Name && r.Spec.State == v1alpha1.StateLeading && r.Spec.Leader == cl.Name {
-				wanted[v1alpha1.LeaderLabelPrefix+r.Name] = true
+				labels = append(labels, v1alpha1.LeaderLabelPrefix+r.Name)
 			}
 		}
 	}
-	return wanted, err
+	return labels, err
 }

@@ -60,6 +60,7 @@ func TestLabelsOfAClusterShowWhatItLeads(t *testing.T) {
 			must(t, api.Create(t.Context(), east))
 			test.change(t, f, api)
 			labels := clusterLabels{c.hub, c.policies}
+			c.Client = bounded(api)
 			want := map[string]string{v1alpha1.PriorityLabel: "5"}
 			if test.keeps {
 				want = maps.Clone(east.Labels)
@@ -73,6 +74,7 @@ func TestLabelsOfAClusterShowWhatItLeads(t *testing.T) {
 				if !maps.Equal(east.Labels, want) || got.RequeueAfter != test.again {
 					t.Errorf("labels %v, again in %v; want %v, %v", east.Labels, got.RequeueAfter, want, test.again)
 				}
+				c.Client = failing(bounded(api), "patch") // nothing has changed since
 			}
 			if gone, err := labels.reconcile(t.Context(), requestAbout(shops)); err != nil || gone.RequeueAfter != 0 {
 				t.Errorf("a Cluster that is gone: %+v, %v", gone, err)
@@ -99,10 +101,14 @@ func TestWhatTriggersTheLabelsOfACluster(t *testing.T) {
 			t.Errorf("%s triggers %v, want %v", what, test.got, test.want)
 		}
 	}
-	changeStored(t, api, p, func(p *v1alpha1.LeadershipPolicy) { p.Spec.Publish.ClusterLabels = ptr.To(true) })
+	_, err := labels.reconcile(t.Context(), east[0])
+	must(t, err)
+	changeStored(t, api, p, func(p *v1alpha1.LeadershipPolicy) {
+		p.Spec.Publish.ClusterLabels, p.Generation = ptr.To(true), 8
+	})
 	for _, verb := range []string{"get", "list", "patch"} {
 		c.Client = failing(api, verb)
-		c.policies.changed("fleet")
+		labels.clustersOf(t.Context(), p)
 		if _, err := labels.reconcile(t.Context(), east[0]); !errors.Is(err, errRefused) {
 			t.Errorf("without an answer to %s: %v", verb, err)
 		}
