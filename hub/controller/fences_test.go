@@ -40,31 +40,39 @@ func TestWhichFencesAMemberMustHaveInForce(t *testing.T) {
 	}
 	both := jobs.DeepCopy()
 	both.Writes = []v1alpha1.WriteFence{{ObjectLabels: map[string]string{"role": "leader"}}}
+	lock, sharesLocks := decidetest.Locks(simLock), func(p *decide.Policy) { p.Election.Locks = nil }
+	neverValid := func(p *decide.Policy) { p.Unknown = true }
 	for name, test := range map[string]struct {
 		fencing         *v1alpha1.Fencing
 		stands          func(guard.Fence, string) error
 		leader          string
 		missed, byLease bool // of all fences, of those that go by the Lease
+		change          func(*decide.Policy)
 	}{
-		"no fence":                           {nil, missing, "", false, false},
-		"the fence is in force":              {jobs, nil, "", false, false},
-		"the fence is missing":               {jobs, missing, "", true, true},
-		"the fence is missing elsewhere":     {jobs, elsewhere, "", false, false},
-		"the fence of schedules is missing":  {both, ofJobs, "", true, true},
-		"the fence of writes is missing":     {both, ofWrites, "", true, false},
-		"the fence of other namespaces is":   {both, ofOthers, "", false, false},
-		"a fence that only warns is missing": {warns, missing, "", false, false},
+		"no fence":                           {nil, missing, "", false, false, nil},
+		"the fence is in force":              {jobs, nil, "", false, false, nil},
+		"the fence is missing":               {jobs, missing, "", true, true, nil},
+		"the fence is missing elsewhere":     {jobs, elsewhere, "", false, false, nil},
+		"the fence of schedules is missing":  {both, ofJobs, "", true, true, nil},
+		"the fence of writes is missing":     {both, ofWrites, "", true, false, nil},
+		"the fence of other namespaces is":   {both, ofOthers, "", false, false, nil},
+		"a fence that only warns is missing": {warns, missing, "", false, false, nil},
 		// An outage of the hub must not move a leader because its fences were not probed yet.
-		"a stored fence of the leader":      {jobs, fails(worker.ErrStored), "east", false, false},
-		"a stored fence of another cluster": {jobs, fails(worker.ErrStored), "west", true, true},
-		"a fence that was not checked yet":  {jobs, fails(worker.ErrUnchecked), "east", true, true},
+		"a stored fence of the leader":      {jobs, fails(worker.ErrStored), "east", false, false, nil},
+		"a stored fence of another cluster": {jobs, fails(worker.ErrStored), "west", true, true, nil},
+		"a fence that was not checked yet":  {jobs, fails(worker.ErrUnchecked), "east", true, true, nil},
+		"the fence of a lock is missing":    {lock, missing, "", true, true, nil},
+		"an older policy fences the lock":   {lock, missing, "", false, false, sharesLocks},
+		"the policy was never valid":        {jobs, missing, "", false, false, neverValid},
 	} {
 		c, _, _ := newTestHub(t)
 		c.members.of[eastKey] = &memberState{worker: &fakeWorker{unfenced: test.stands}}
 		v := shopView(election.Record{Leader: test.leader}, decide.Member{Member: fleet.Member{Key: eastKey}})
 		o := fencing(test.fencing)
 		o.Spec.Namespaces.Selector = &metav1.LabelSelector{}
-		v.Policy = decide.ParsePolicy(o)
+		if v.Policy = decide.ParsePolicy(o); test.change != nil {
+			test.change(v.Policy)
+		}
 		completed(t, c, v)
 		if m := v.Members[0]; (m.Unfenced != nil) != test.missed || (m.UnfencedByLease != nil) != test.byLease {
 			t.Errorf("%s: it misses %v, by its Lease %v", name, m.Unfenced, m.UnfencedByLease)

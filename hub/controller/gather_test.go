@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/seal"
+	"github.com/leasecast/leasecast/hub/worker"
 )
 
 // A record that could not be read is not a lost one.
@@ -128,6 +130,14 @@ func TestViewOfAMember(t *testing.T) {
 			t.Errorf("%s: publisher %v, guard %v, readers %d", name, m.Publisher, m.Unguarded, m.Readers)
 		}
 	}
+	inBubble(t, "its connection ended since it was listed", func(t *testing.T) {
+		f := newTestFleet(t, pinned("east"))
+		east := f.member("east")
+		east.Connected = true
+		if m, err := f.members.lookAt(t.Context(), east, "shop"); err != nil || m.Connected || m.IsRead {
+			t.Errorf("connected %v, read %v, %v", m.Connected, m.IsRead, err)
+		}
+	})
 }
 
 // A member is judged by the thresholds and the ε of the policy. Its Leases count with their seals, and show whether the
@@ -150,8 +160,17 @@ func TestWhatIsObservedOfAMember(t *testing.T) {
 		t.Errorf("judged by %+v and %v", f.thresholds, f.eps)
 	}
 	if v.State.Behind != twoAhead.Behind() || v.Members[1].ClockVerdict != twoAhead ||
-		v.Members[1].Verdict.State != health.Healthy {
+		v.Members[1].Verdict.State != health.Healthy || v.Members[1].Answered != testStart {
 		t.Errorf("behind by %v, %+v", v.State.Behind, v.Members[1])
+	}
+	c.members.of[eastKey].worker.(*fakeWorker).required = worker.Required{Unhealthy: "web"}
+	unread := worker.Required{Err: worker.ErrUnread}
+	for requires, want := range map[*worker.Requires][]worker.Required{nil: {{}, {}}, {}: {{Unhealthy: "web"}, unread}} {
+		v.Policy.Requires, v.Members[0].Required, v.Members[1].Required = requires, unread, unread
+		completed(t, c, v)
+		if got := []worker.Required{v.Members[0].Required, v.Members[1].Required}; !slices.Equal(got, want) {
+			t.Errorf("if %+v is required: %+v, want %+v", requires, got, want)
+		}
 	}
 	if _, inherited := c.Tenure.Started(); !inherited.Equal(testStart.Wall.Add(6 * time.Second)) {
 		t.Errorf("a later renewTime than the election's Lease allowed is not inherited: %v", inherited)

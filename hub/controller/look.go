@@ -50,9 +50,7 @@ func (ms *members) observe(ctx context.Context, v *decide.Snapshot, now lease.Re
 		m := &v.Members[i]
 		if v.Policy != nil {
 			m.Verdict = ms.source.health(m.Member, v.Policy.Thresholds)
-			if m.IsFenced() {
-				m.Answered = ms.source.lastAnswer(m.Member)
-			}
+			m.Answered = ms.source.lastAnswer(m.Member)
 			m.ClockVerdict = ms.source.clock(now, m.Member, v.Policy.Election.Timings.Skew)
 		}
 		ms.addFences(ctx, v, m, fences)

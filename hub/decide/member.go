@@ -32,7 +32,7 @@ type Member struct {
 	IsRead          bool              // false: the member's namespaces are not known
 	Verdict         health.Verdict
 	ClockVerdict    skew.Verdict
-	Answered        lease.Reading      // if it is declared to be off: when its latest answer arrived
+	Answered        lease.Reading      // when its latest answer arrived
 	Sync            publish.SyncStatus // of the namespace's Lease
 	Leases          []Lease            // in the namespace there
 	Initial         publish.Initial
