@@ -26,7 +26,7 @@ type memberState struct {
 	known     bool // its Cluster exists
 	connected bool // it was connected at some time
 	engaged   engagement
-	worker    memberWorker  // nil unless it runs
+	worker    memberWorker  // nil unless it runs, while the member is engaged
 	ended     chan struct{} // closed when the latest worker has ended
 }
 
@@ -94,7 +94,7 @@ func (ms *members) noteChange(key fleet.Key) (connected bool) {
 	defer ms.mu.Unlock()
 	s := ms.member(key)
 	s.known = exists
-	s.connected = s.connected || m.Connected || s.worker != nil || s.engaged.ctx != nil
+	s.connected = s.connected || m.Connected || s.engaged.ctx != nil
 	ms.forget(key)
 	return s.connected
 }
@@ -109,9 +109,9 @@ func (ms *members) member(key fleet.Key) *memberState {
 	return s
 }
 
-// forget drops a member once its Cluster is gone and no worker runs. The caller holds the lock.
+// forget drops a member once its Cluster is gone and it is not engaged: no worker runs. The caller holds the lock.
 func (ms *members) forget(key fleet.Key) {
-	if s := ms.of[key]; s != nil && !s.known && s.engaged.ctx == nil && s.worker == nil {
+	if s := ms.of[key]; !s.known && s.engaged.ctx == nil {
 		delete(ms.of, key)
 	}
 }
