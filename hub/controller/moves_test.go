@@ -34,45 +34,60 @@ func TestPlannedChangesOfAPolicyAreCounted(t *testing.T) {
 		policy, namespace string
 		record            election.Record
 		waiting           reason.Reason
+		gives             bool // it waits until the leader's cluster has given way
 	}
 	found := func(namespace string, state v1alpha1.RecordState, why reason.Reason) *v1alpha1.NamespaceLeader {
 		o := ledger.NewRecord(types.NamespacedName{Namespace: "fleet", Name: namespace})
 		o.Spec.Policy, o.Spec.State, o.Spec.Reason = "shops", state, why
 		return o
 	}
-	a, b := noted{"shops", "a", draining, ""}, noted{"shops", "b", draining, ""}
+	a, b := noted{"shops", "a", draining, "", false}, noted{"shops", "b", draining, "", false}
+	frozen := noted{"shops", "b", draining, reason.Frozen, false}
 	all := func(ns ...noted) []noted { return ns }
 	for name, test := range map[string]struct {
 		before []noted
 		fleet  string
-		want   bool
+		want   int // how many more may begin
 		found  []*v1alpha1.NamespaceLeader
 	}{
-		"an earlier tenure has begun as many": {nil, "fleet", false, []*v1alpha1.NamespaceLeader{
+		"an earlier tenure has begun as many": {nil, "fleet", 0, []*v1alpha1.NamespaceLeader{
 			found("a", v1alpha1.StateDraining, reason.Drained), found("b", v1alpha1.StateDraining, reason.Ordered)}},
-		"an earlier tenure has replaced a lost leader, and moved another": {nil, "fleet", true, []*v1alpha1.NamespaceLeader{
+		"an earlier tenure has replaced a lost leader, and moved another": {nil, "fleet", 2, []*v1alpha1.NamespaceLeader{
 			found("a", v1alpha1.StateDraining, reason.Unreachable), found("b", v1alpha1.StateLeading, reason.HandedOver)}},
-		"one waits for the end of a freeze":  {all(a, b, noted{"shops", "b", draining, reason.Frozen}), "fleet", true, nil},
-		"none is under way":                  {nil, "fleet", true, nil},
-		"as many are as may be":              {all(a, b), "fleet", false, nil},
-		"its own is one of them":             {all(a, noted{"shops", "shop", draining, ""}), "fleet", true, nil},
-		"one has ended":                      {all(a, b, noted{"shops", "a", leading, ""}), "fleet", true, nil},
-		"another replaces a lost leader":     {all(a, noted{"shops", "b", lost, ""}), "fleet", true, nil},
-		"a third one replaces a lost leader": {all(a, b, noted{"shops", "c", lost, ""}), "fleet", false, nil},
-		"another is of another policy":       {all(a, noted{"desks", "b", draining, ""}), "fleet", true, nil},
-		"they are of another fleet":          {all(a, b), "fleet2", true, nil},
+		"one waits for the end of a freeze":  {all(a, b, frozen), "fleet", 1, nil},
+		"one waits for the leader's cluster": {all(a, noted{"shops", "b", leading, "", true}), "fleet", 0, nil},
+		"none is under way":                  {nil, "fleet", 2, nil},
+		"as many are as may be":              {all(a, b), "fleet", 0, nil},
+		"its own is one of them":             {all(a, noted{"shops", "shop", draining, "", false}), "fleet", 1, nil},
+		"one has ended":                      {all(a, b, noted{"shops", "a", leading, "", false}), "fleet", 1, nil},
+		"the policy of one is gone":          {all(a, b, noted{"", "b", draining, "", false}), "fleet", 1, nil},
+		"another replaces a lost leader":     {all(a, noted{"shops", "b", lost, "", false}), "fleet", 1, nil},
+		"a third one replaces a lost leader": {all(a, b, noted{"shops", "c", lost, "", false}), "fleet", 0, nil},
+		"another is of another policy":       {all(a, noted{"desks", "b", draining, "", false}), "fleet", 1, nil},
+		"they are of another fleet":          {all(a, b), "fleet2", 2, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := New(Options{})
 			for _, n := range test.before {
-				c.moves.note(viewOf("fleet", n.policy, n.namespace), planOf(election.Decision{Record: n.record,
+				v := viewOf("fleet", n.policy, n.namespace)
+				if n.gives {
+					c.moves.begin(v)
+					c.moves.setWaiting(v.Key, true)
+				}
+				c.moves.note(v, planOf(election.Decision{Record: n.record,
 					Waiting: n.waiting}))
 			}
 			for _, o := range test.found {
 				c.moves.found(o)
 			}
-			if got := c.moves.begin(viewOf(test.fleet, "shops", "shop")); got != test.want {
-				t.Errorf("it may begin: %v", got)
+			more := 0
+			for _, namespace := range []string{"shop", "till", "bank"} {
+				if c.moves.begin(viewOf(test.fleet, "shops", namespace)) {
+					more++
+				}
+			}
+			if more != test.want {
+				t.Errorf("%d more may begin, want %d", more, test.want)
 			}
 		})
 	}
