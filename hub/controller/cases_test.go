@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
@@ -19,13 +22,18 @@ func TestCasesAreWhatDecisionsRestOn(t *testing.T) {
 		refuses        error // of the caller, once it has a case
 		want           int
 	}{
-		"a decision is made":                        {true, true, nil, 1},
+		"decisions are made":                        {true, true, nil, 2},
 		"the caller takes none":                     {true, true, errRefused, 1},
 		"no decision is made":                       {false, true, nil, 0},
 		"what no policy owns holds up no other one": {true, false, nil, 0},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			c, _, api := newTestHub(t)
+			c.recordQueue.q = newTestQueue(t)
+			must(t, api.Create(t.Context(), recordOf("fleet", "till")))
+			changeStored(t, api, policyOf("fleet", "shops", ""), func(p *v1alpha1.LeadershipPolicy) {
+				p.Spec.Namespaces.Names = []string{"shop", "till"}
+			})
 			if !test.owned {
 				must(t, api.Delete(t.Context(), policyOf("fleet", "shops", "")))
 			}
@@ -40,24 +48,34 @@ func TestCasesAreWhatDecisionsRestOn(t *testing.T) {
 				})
 			}()
 			synctest.Wait()
-			if test.decides {
-				_, err := c.reconcileNamespace(ctx, aboutShop)
-				must(t, err)
+			if got := asked(&c.recordQueue); !slices.Equal(got, []string{"fleet/shop", "fleet/till"}) {
+				t.Errorf("decisions on %q", got)
+			}
+			for _, name := range []string{"shop", "shop", "till"} { // one of them twice
+				if test.decides {
+					_, err := c.reconcileNamespace(ctx, requestAbout(types.NamespacedName{Namespace: "fleet", Name: name}))
+					must(t, err)
+				}
 			}
 			if err := <-ended; (err == nil) != (test.decides && test.refuses == nil) || len(texts) != test.want {
 				t.Fatalf("%d cases, %v", len(texts), err)
 			}
+			of := map[string]bool{}
 			for _, text := range texts {
 				var is decide.Case
 				must(t, json.Unmarshal(text, &is))
+				of[is.Namespace] = true
 				o := &v1alpha1.NamespaceLeader{}
-				must(t, api.Get(ctx, shop, o))
+				must(t, api.Get(ctx, types.NamespacedName{Namespace: "fleet", Name: is.Namespace}, o))
 				stored := o.Spec
 				d := is.Next()
-				if is.Namespace != shop.Name || is.Patience <= 0 || d.Record.Leader != stored.Leader ||
+				if is.Patience <= 0 || d.Record.Leader != stored.Leader ||
 					string(d.Record.State) != string(stored.State) || d.Record.Epoch != stored.Epoch {
 					t.Errorf("%+v is decided, and the hub has stored %+v", d.Record, stored)
 				}
+			}
+			if len(of) != test.want {
+				t.Errorf("%d cases are of %v", test.want, of)
 			}
 			if len(c.cases.of) > 0 {
 				t.Error("a case is still waited for")
