@@ -13,8 +13,8 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// MissingGrant says what the hub may not do with the Secrets of a fleet, and which command grants it. It is empty if
-// nothing is missing, or if that is not known yet.
+// MissingGrant says what the hub may not do with the Secrets of a fleet, and which command grants it, or why they
+// cannot be listed. It is empty if nothing is missing, or if that is not known yet.
 func (p *Provider) MissingGrant(fleet string) string { return p.secrets.Missing(fleet) }
 
 // Ready returns an error while not all Clusters are known, or while a grant is missing in one of the namespaces that
@@ -72,7 +72,7 @@ func (r runner) noteSeal(fleet string) {
 	}
 }
 
-// lookAgain enqueues all Clusters of a fleet, once its Secrets can be read or the missing grant is known.
+// lookAgain enqueues all Clusters of a fleet, once its Secrets can be read or it is known why not.
 func (r runner) lookAgain(ctx context.Context, fleet string) {
 	r.noteSeal(fleet)
 	r.enqueueAll(ctx, fleet)

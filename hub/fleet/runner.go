@@ -143,7 +143,7 @@ func (r runner) sync(ctx context.Context, k Key, group *sync.WaitGroup) {
 		r.secrets.Forget(k.Fleet, k.Name)
 		return
 	case !r.opened(ctx, k.Fleet):
-		return // it is enqueued again once the Secrets can be read, or the missing grant is known
+		return // it is enqueued again once the Secrets can be read, or it is known why not
 	}
 	kubeconfig := r.secrets.Kubeconfig(k.Fleet, k.Name)
 	s.kubeconfig, s.noKubeconfig, s.refused = kubeconfig.Value, kubeconfig.Missing, kubeconfig.Refused

@@ -3,7 +3,8 @@
 // The right to read Secrets is given fleet by fleet, because it means the right to everything in
 // the fleet's members. So each fleet has a watch of its own, which begins when all that the hub
 // needs is granted. A grant that is missing is named, with the command that gives it, and is
-// no concern of the other fleets. One that is taken away later changes nothing about what was seen before.
+// no concern of the other fleets. One that is taken away later changes nothing about what was seen before. Secrets that
+// are granted and cannot be listed are reported in the same way.
 //
 // Other programs keep Secrets in the same namespace, and people may put anything there. So the watch shows metadata
 // only. A Secret is read by itself, one at a time in each fleet, when it is the seal, or when a Cluster needs it.
@@ -11,7 +12,9 @@ package secrets
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -23,6 +26,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/fleet/wake"
 	"github.com/leasecast/leasecast/hub/seal"
 )
@@ -33,6 +37,9 @@ const (
 	askSlowest = 15 * time.Second
 )
 
+// listTimeout is for how long a fleet whose Secrets cannot be listed delays the others.
+const listTimeout = 15 * time.Second
+
 // Options configure a Store. All fields are required.
 type Options struct {
 	Client   kubernetes.Interface
@@ -42,7 +49,7 @@ type Options struct {
 	// Seen is called with every kubeconfig and seal that is made, changed, read, refused or deleted, with the name of the
 	// Secret. It must not block.
 	Seen func(ctx context.Context, fleet, name string)
-	// Changed is called when the Secrets of a fleet can be read, the missing grant is known, or nobody asks for it.
+	// Changed is called when the Secrets of a fleet can be read, it is known why not, or nobody asks for them.
 	Changed func(ctx context.Context, fleet string)
 	// Wanted reports whether anybody needs the Secrets of a fleet. It is asked while a grant is missing.
 	Wanted func(ctx context.Context, fleet string) bool
@@ -59,7 +66,7 @@ type Store struct {
 
 // fleet is what is known of one namespace.
 type fleet struct {
-	// settled: the metadata were seen, or it is known which grant is missing.
+	// settled: the metadata were seen, or it is known why not: missing is the grant, or what prevents the list.
 	settled bool
 	missing string
 	store   toolscache.Store // of metadata; nil: never seen
@@ -95,7 +102,7 @@ func (s *Store) Open(ctx context.Context, name string) {
 // Wait returns when all has ended that Open began.
 func (s *Store) Wait() { s.group.Wait() }
 
-// Settled reports whether the Secrets of a fleet were seen, or the missing grant is known.
+// Settled reports whether the Secrets of a fleet were seen, or it is known why not.
 func (s *Store) Settled(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +122,8 @@ func (s *Store) AllSettled() bool {
 	return true
 }
 
-// Missing says which grant the hub lacks for a fleet, and how to give it; empty if none, or if that is not known yet.
+// Missing says which grant the hub lacks for a fleet, and how to give it, or why the Secrets cannot be listed; empty if
+// nothing is missing, or if that is not known yet.
 func (s *Store) Missing(name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,12 +185,15 @@ func (s *Store) follow(ctx context.Context, name string, f *fleet) {
 		}
 	}
 	informer, err := s.informer(name)
+	var last atomic.Value // the last error of the informer
+	last.Store("no answer yet")
 	if err == nil {
 		err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
 			if apierrors.IsForbidden(err) {
 				cancel()
 				return
 			}
+			last.Store(transport.Shorten(err.Error()))
 			toolscache.DefaultWatchErrorHandler(ctx, r, err)
 		})
 	}
@@ -197,8 +208,13 @@ func (s *Store) follow(ctx context.Context, name string, f *fleet) {
 	}
 	var running sync.WaitGroup
 	running.Go(func() { informer.RunWithContext(ctx) })
+	synced := informer.HasSyncedChecker().Done()
+	if wake.For(ctx, s.Timers, listTimeout, synced) == nil && !informer.HasSynced() {
+		s.settle(f, fmt.Sprintf("the Secrets in namespace %s cannot be listed: %s", name, last.Load()), nil)
+		s.Changed(ctx, name)
+	}
 	select {
-	case <-informer.HasSyncedChecker().Done():
+	case <-synced:
 		s.settle(f, "", informer.GetStore())
 		s.Changed(ctx, name)
 	case <-ctx.Done():

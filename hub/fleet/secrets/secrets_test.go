@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,8 +67,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 				defer w.mu.Unlock()
 				w.asked++
 				review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
-				review.Status.Allowed = w.granted[review.Spec.ResourceAttributes.Verb] &&
-					review.Spec.ResourceAttributes.Namespace == "a"
+				review.Status.Allowed = w.granted[review.Spec.ResourceAttributes.Verb]
 				return true, review, w.fails
 			})
 		w.api.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -231,6 +231,33 @@ func TestASilentAPIServerSettlesNothing(t *testing.T) {
 		w.fails, w.wanted = nil, false
 		w.mu.Unlock()
 		pass(askSlowest) // b ends here
+	})
+}
+
+// As where the API server cannot decrypt one of them.
+func TestSecretsThatCannotBeListedDelayOtherFleetsForSeconds(t *testing.T) {
+	inGrantedWorld(t, func(t *testing.T, w *world) {
+		var mended atomic.Bool
+		w.metadata.PrependReactor("list", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			fails := a.GetNamespace() == "b" && !mended.Load()
+			return fails, nil, apierrors.NewInternalError(errors.New("unable to transform key"))
+		})
+		w.Open(w.ctx, "b")
+		if pass(listTimeout - time.Second); w.AllSettled() || w.Missing("b") != "" {
+			t.Errorf("settled %v, missing %q", w.AllSettled(), w.Missing("b"))
+		}
+		pass(2 * time.Second)
+		m := w.Missing("b")
+		if !w.Settled("b") || !w.AllSettled() || !strings.HasPrefix(m, "the Secrets in namespace b cannot be listed: ") ||
+			!strings.HasSuffix(m, "unable to transform key") || w.Kubeconfig("b", "west").Missing != m ||
+			w.Missing("a") != "" || !slices.Equal(w.news[len(w.news)-1:], []string{"b"}) {
+			t.Errorf("settled %v, missing %q, news %v", w.AllSettled(), m, w.news)
+		}
+		mended.Store(true)
+		pass(2 * time.Minute)
+		if none := w.Kubeconfig("b", "west").Missing; w.Missing("b") != "" || none != "there is no Secret west-kubeconfig" {
+			t.Errorf("missing %q, and %q", w.Missing("b"), none)
+		}
 	})
 }
 
