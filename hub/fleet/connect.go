@@ -110,6 +110,8 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 		return time.Second, false // this replica may be elected and then pin the UID
 	case c.get().refused && installs:
 		return max(retryLeast, c.untilInstall()), false
+	case installs && c.isUnproved(c.get()):
+		return time.Second, false // a pin without a proof protects nothing once the hub is started again
 	}
 	return s.untilForgotten(now), false
 }

@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 func TestMembersAreConnectedPinnedAndProbed(t *testing.T) {
@@ -56,6 +58,26 @@ func TestMembersAreConnectedPinnedAndProbed(t *testing.T) {
 	if got := h.Members("elsewhere"); len(got) != 0 {
 		t.Errorf("Members of another fleet: %v", got)
 	}
+}
+
+// Otherwise the owner of another Cluster could take the UID once the hub is started again while the member is away.
+func TestAPinGetsItsProofThoughTheFirstWritesFail(t *testing.T) {
+	h := startHub(t, "proved", true)
+	east := register(t, servers(t).Member("east"), "proved", "100")
+	h.awaitMember(t, east, "it is pinned without a key", retryPause, connected)
+	h.refused.Store(2) // the Secret is seen twice: its metadata, and then its key
+	key := bytes.Repeat([]byte("k"), 32)
+	must(t, h.client.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "proved", Name: seal.SecretName}, Data: map[string][]byte{"key": key},
+	}))
+	m, _ := h.Member(east)
+	await(t, "the pin is proved", 5*time.Second, func() string {
+		proof := getCluster(t, east).Annotations[v1alpha1.PinProofAnnotation]
+		if seal.IsPin(key, "proved", "east", m.UID, proof) && h.refused.Load() < 0 {
+			return ""
+		}
+		return "the proof is " + proof
+	})
 }
 
 func TestHubIsReadyOnceItsFleetIsGranted(t *testing.T) {

@@ -25,19 +25,17 @@ const leavePoll = time.Second
 // an earlier Cluster of this name.
 func (c *connection) pin(ctx context.Context) bool {
 	s := c.get()
-	key := c.sealKey(c.key.Fleet)
 	switch {
 	case !s.spec.takesPart():
 		return true
 	case s.spec.pin == "" && s.kubeconfig.Reason != "":
 		return false
-	case s.spec.pin == "":
-	case s.spec.pinProved, !s.pinned(), len(key) == 0:
+	case s.spec.pin != "" && !c.isUnproved(s):
 		return true
 	}
 	if c.mayWrite(c.key.Fleet) {
 		proof := ""
-		if len(key) > 0 {
+		if key := c.sealKey(c.key.Fleet); len(key) > 0 {
 			proof = seal.Pin(key, c.key.Fleet, c.key.Name, s.uid)
 		}
 		if err := c.annotate(ctx, s.uid, proof); err != nil && ctx.Err() == nil {
@@ -45,6 +43,11 @@ func (c *connection) pin(ctx context.Context) bool {
 		}
 	}
 	return s.spec.pin != ""
+}
+
+// isUnproved reports whether the pin of a Cluster that takes part has no proof yet, and could get one.
+func (c *connection) isUnproved(s state) bool {
+	return s.spec.takesPart() && s.pinned() && !s.spec.pinProved && len(c.sealKey(c.key.Fleet)) > 0
 }
 
 // annotate sets the pin and its proof on the Cluster, or removes what is empty. It changes the version that the cache

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -81,9 +83,15 @@ type hub struct {
 	*fleet.Provider
 	client   client.Client
 	mayWrite atomic.Bool
+	refused  atomic.Int32 // how many patches of the hub's objects fail next
 	engaged  engagements
 	stop     func()
 }
+
+// roundTripper is a function as a transport.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // engagements is what a controller of the manager is told.
 type engagements struct {
@@ -170,7 +178,16 @@ func newHubAs(
 		DefaultNamespaces: map[string]cache.Config{namespace: {}},
 		ByObject:          map[client.Object]cache.ByObject{&clusterv1.Cluster{}: {Transform: fleet.SlimCluster}},
 	}
-	mgr, err := mcmanager.New(servers(t).Hub().AdminConfig(), h.Provider, o)
+	admin := servers(t).Hub().AdminConfig()
+	admin.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPatch && h.refused.Add(-1) >= 0 {
+				return nil, errors.New("not now")
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	mgr, err := mcmanager.New(admin, h.Provider, o)
 	if err != nil {
 		t.Fatal(err)
 	}
