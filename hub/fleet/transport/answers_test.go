@@ -191,7 +191,21 @@ func TestCachesHoldNoMoreThanFits(t *testing.T) {
 	if err != nil || len(body) > 0 {
 		t.Errorf("%v, and %d bytes of what does not fit", err, len(body))
 	}
-	for n := 0; n < fits; n += 2 {
+	h.remove(object(0))
+	h.admit(marshalled(namespace("grown", nil)))
+	grown := namespace("grown", map[string]string{})
+	for _, shown := range []string{"MODIFIED", "DELETED"} { // the reserve is used up by the second time
+		for range 10 {
+			grown.Labels[fmt.Sprint(len(grown.Labels))] = strings.Repeat("a", 300)
+		}
+		_, body, err = answer(t, l, Namespaces+"?watch=true", says(watchType, eventOf("MODIFIED", "Namespace", grown)))
+		if err != nil || !bytes.Contains(body, []byte(shown)) || !bytes.Contains(body, []byte("grown")) {
+			t.Errorf("%v: a held object that has grown is not shown as %s: %.100q", err, shown, body)
+		}
+		for n := 1; h.admit(append(object(n), make([]byte, 2<<10)...)); n++ {
+		}
+	}
+	for n := 1; n < fits; n += 2 {
 		if held, _ := h.remove(object(n)); !held {
 			t.Fatalf("object %d was not held", n)
 		}

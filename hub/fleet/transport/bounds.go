@@ -22,8 +22,10 @@ const (
 	maxList      = 16 << 20
 	listOverhead = 512
 	// maxHeld bounds what caches hold of a kind in a member, in bytes. Each object counts as heldOverhead more: structs,
-	// maps, and its places in indexes.
+	// maps, and its places in indexes. What is held may grow by heldReserve in sum: no Lease is dropped because a renewal
+	// made it a byte longer.
 	maxHeld      = 20 << 20
+	heldReserve  = 1 << 20
 	heldOverhead = 1 << 10
 	// maxRead bounds what is being read of the answers of all members, in bytes: whole objects and events, and what is
 	// kept of lists. Each member takes at most half of what the others leave, so that one which holds back its answers
@@ -154,8 +156,12 @@ func (h *Held) admit(object []byte) bool {
 	}
 	name, size := nameOf(object), len(object)+heldOverhead
 	h.mu.Lock()
-	more := size - h.sizes[name]
-	fits := h.bytes+more <= maxHeld
+	was, held := h.sizes[name]
+	more, most := size-was, maxHeld
+	if held {
+		most += heldReserve
+	}
+	fits := h.bytes+more <= most
 	if fits {
 		h.sizes[name] = size
 		h.bytes += more

@@ -101,7 +101,10 @@ func (e *events) event(whole []byte) ([]byte, error) {
 	case watch.Bookmark:
 	case watch.Added, watch.Modified:
 		if !e.held.admit(kept) {
-			return nil, nil
+			if held, _ := e.held.remove(kept); !held {
+				return nil, nil
+			}
+			event = watch.Deleted // an older version would be shown otherwise
 		}
 	case watch.Deleted:
 		held, again := e.held.remove(kept)
