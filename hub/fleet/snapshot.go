@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -61,8 +62,9 @@ func (s *state) problem(k Key, owners map[string]Key) Problem {
 		return Problem{failure.Reason, failure.Message}
 	case s.cluster == nil:
 		return Problem{reason.NeverReached, "not connected yet"}
-	case s.unheld != "":
-		return Problem{reason.TooManyObjects, s.unheld}
+	}
+	if unheld := cmp.Or(s.unheld[:]...); unheld != "" {
+		return Problem{reason.TooManyObjects, unheld}
 	}
 	return Problem{}
 }

@@ -76,8 +76,8 @@ type state struct {
 	tracks health.Tracks
 	// excused is how many pauses of this process the tracks do not hold against the member.
 	excused int
-	// unheld says what the caches hold only a part of, or is empty.
-	unheld string
+	// unheld says of each kind why the caches hold only a part of it, or is empty.
+	unheld [2]string
 	// clockVerdicts counts the changes of verdicts on the clock.
 	clockVerdicts int
 }
@@ -94,8 +94,8 @@ func newMember(s *shared, k Key) *member {
 		Agent: s.options.UserAgent, Room: transport.NewRoom(&s.read), ReadersSelector: ofReaders,
 		RequestSent: m.requestSent, Refused: m.noteRefusal,
 		Held: map[string]*transport.Held{
-			transport.HeldBy(transport.Namespaces, ""):    transport.NewHeld("Namespaces", m.holds),
-			transport.HeldBy(transport.Leases, managed):   transport.NewHeld("Leases of the hub", m.holds),
+			transport.HeldBy(transport.Namespaces, ""):    transport.NewHeld("Namespaces", m.holds(0)),
+			transport.HeldBy(transport.Leases, managed):   transport.NewHeld("Leases of the hub", m.holds(1)),
 			transport.HeldBy(transport.Leases, ofReaders): transport.NewHeld("registrations", m.noteReaders),
 		},
 	})
@@ -228,13 +228,15 @@ func (m *member) excusePauses() lease.Reading {
 	return now
 }
 
-// holds records why the caches hold only a part of the objects, or that they hold all if err is nil.
-func (m *member) holds(err error) {
-	m.change(func(s *state) {
-		if s.unheld = ""; err != nil {
-			s.unheld = transport.Shorten(err.Error())
-		}
-	})
+// holds returns what records why the caches hold only a part of a kind, or that they hold all if err is nil.
+func (m *member) holds(kind int) func(err error) {
+	return func(err error) {
+		m.change(func(s *state) {
+			if s.unheld[kind] = ""; err != nil {
+				s.unheld[kind] = transport.Shorten(err.Error())
+			}
+		})
+	}
 }
 
 func (m *member) noteReaders(err error) { m.omitsReaders.Store(err != nil) }
@@ -261,7 +263,7 @@ type visible struct {
 	contact, kubeconfig Problem
 	tracks              [maxTimeouts]visibleTrack
 	failure             reason.Reason
-	unheld              string
+	unheld              [2]string
 	clockVerdicts       int
 }
 

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"testing"
@@ -130,7 +131,7 @@ func TestProblemIsTheGravest(t *testing.T) {
 		contact:    Problem{Reason: reason.WrongCluster},
 		kubeconfig: Problem{Reason: reason.InvalidKubeconfig},
 		tracks:     failed,
-		unheld:     "too many",
+		unheld:     [2]string{"too many Namespaces", "too many Leases"},
 	}
 	others := map[string]Key{"u": {Fleet: "prod", Name: "other"}}
 	// Each step takes away the gravest.
@@ -147,13 +148,34 @@ func TestProblemIsTheGravest(t *testing.T) {
 		{reason.Forbidden, func() { s.contact = Problem{} }},
 		{reason.Unreachable, func() { s.tracks = nil }},
 		{reason.NeverReached, func() { s.cluster = struct{ cluster.Cluster }{} }},
-		{reason.TooManyObjects, func() { s.unheld = "" }},
+		{reason.TooManyObjects, func() { s.unheld[0] = "" }},
+		{reason.TooManyObjects, func() { s.unheld[1] = "" }},
 		{"", func() {}},
 	} {
 		if got := s.problem(testKey, others); got.Reason != step.want {
 			t.Errorf("got %v, want %v", got, step.want)
 		}
 		step.remove()
+	}
+}
+
+func TestWhatIsNotSeenOfOneKindIsShownUntilAllOfThatKindIs(t *testing.T) {
+	m, _ := newTestMember(t)
+	m.change(func(s *state) { s.cluster = struct{ cluster.Cluster }{} })
+	namespaces, leases, tooMany := m.holds(0), m.holds(1), errors.New("too many")
+	for _, step := range []struct {
+		do   func()
+		want reason.Reason
+	}{
+		{func() { namespaces(tooMany) }, reason.TooManyObjects},
+		{func() { leases(tooMany) }, reason.TooManyObjects},
+		{func() { leases(nil) }, reason.TooManyObjects},
+		{func() { namespaces(nil) }, ""},
+	} {
+		step.do()
+		if got := m.snapshot(nil).Problem.Reason; got != step.want {
+			t.Errorf("got %q, want %q", got, step.want)
+		}
 	}
 }
 
