@@ -89,14 +89,14 @@ func newMember(s *shared, k Key) *member {
 		wakeProbe: make(chan struct{}, 1),
 		state:     state{demand: defaultDemand, tracks: health.Tracks{}.Under(defaultDemand.timeouts)},
 	}
-	const managed, ofReaders = v1alpha1.ManagedLabel + "=true", v1alpha1.ReaderLabel + "=true"
+	const managed = v1alpha1.ManagedLabel + "=true"
 	m.requests = transport.NewSwappable(k.Identity(), transport.Options{
-		Agent: s.options.UserAgent, Room: transport.NewRoom(&s.read), ReadersSelector: ofReaders,
+		Agent: s.options.UserAgent, Room: transport.NewRoom(&s.read),
 		RequestSent: m.requestSent, Refused: m.noteRefusal,
 		Held: map[string]*transport.Held{
-			transport.HeldBy(transport.Namespaces, ""):    transport.NewHeld("Namespaces", m.holds(0)),
-			transport.HeldBy(transport.Leases, managed):   transport.NewHeld("Leases of the hub", m.holds(1)),
-			transport.HeldBy(transport.Leases, ofReaders): transport.NewHeld("registrations", m.noteReaders),
+			transport.HeldBy(transport.Namespaces, ""):              transport.NewHeld("Namespaces", m.holds(0)),
+			transport.HeldBy(transport.Leases, managed):             transport.NewHeld("Leases of the hub", m.holds(1)),
+			transport.HeldBy(transport.Leases, transport.OfReaders): transport.NewHeld("registrations", m.noteReaders),
 		},
 	})
 	m.informers = &http.Client{Transport: transport.NewRetry(m.requests.Caches(), &m.answered, s.timers)}

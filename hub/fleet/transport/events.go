@@ -131,8 +131,6 @@ func framed(event string, object []byte) []byte {
 	e := metav1.WatchEvent{Type: event, Object: runtime.RawExtension{Raw: object}}
 	all := make([]byte, prefix+e.Size())
 	binary.BigEndian.PutUint32(all, uint32(len(all)-prefix))
-	if _, err := e.MarshalTo(all[prefix:]); err != nil {
-		return nil // plain data always marshals
-	}
+	_, _ = e.MarshalTo(all[prefix:]) // plain data always marshals
 	return all
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
 const (
@@ -31,6 +33,9 @@ const (
 	Namespaces = "/api/v1/namespaces"
 	Leases     = "/apis/coordination.k8s.io/v1/leases"
 )
+
+// OfReaders selects the registrations of readers, which tenants write.
+const OfReaders = v1alpha1.ReaderLabel + "=true"
 
 const (
 	admission     = "admissionregistration.k8s.io/v1"
@@ -74,7 +79,7 @@ type question struct {
 }
 
 // questionOf returns what a request asks for, or an error if the hub has no use for the answer.
-func (o Options) questionOf(req *http.Request) (question, error) {
+func questionOf(req *http.Request) (question, error) {
 	path, name := resourceOf(req.URL.EscapedPath())
 	k, known := kinds[path]
 	accepted := req.Header.Get("Accept")
@@ -93,7 +98,7 @@ func (o Options) questionOf(req *http.Request) (question, error) {
 	q := question{kind: k, path: path, selector: query.Get("labelSelector"), watch: isWatch(req.URL)}
 	q.list = name == "" && req.Method == http.MethodGet && !q.watch
 	q.first = q.list && query.Get("continue") == "" || query.Get("sendInitialEvents") == "true"
-	q.isOfReaders = o.ReadersSelector != "" && q.selector == o.ReadersSelector
+	q.isOfReaders = q.selector == OfReaders
 	switch {
 	case ofMetadata:
 		q.apiVersion, q.name = "meta.k8s.io/v1", "PartialObjectMetadata"

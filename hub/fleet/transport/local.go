@@ -35,6 +35,6 @@ func refuseLocal(_ context.Context, _, address string, _ syscall.RawConn) error 
 
 // isLocal reports whether an address is never that of another machine beyond the link, which could be a member.
 func isLocal(ip netip.Addr) bool {
-	return ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || ip.IsInterfaceLocalMulticast() ||
-		ip.IsMulticast() || ip.IsUnspecified() || slices.Contains(metadata, ip)
+	return ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() ||
+		slices.Contains(metadata, ip)
 }

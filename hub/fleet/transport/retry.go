@@ -111,7 +111,6 @@ func inPages(req *http.Request) *http.Request {
 		return req
 	}
 	query.Del("resourceVersion")
-	query.Del("resourceVersionMatch")
 	req = req.Clone(req.Context())
 	req.URL.RawQuery = query.Encode()
 	return req

@@ -32,7 +32,7 @@ func TestAMemberThatHoldsBackItsListsLeavesRoomForThoseOfOthers(t *testing.T) {
 	most := maxList / (len(marshalled(&large)) + listOverhead)
 	held, finish := leases(most, large), make(chan struct{})
 	var all atomic.Int64
-	hostile := NewSwappable("east.prod", Options{Room: NewRoom(&all), ReadersSelector: "readers"})
+	hostile := NewSwappable("east.prod", Options{Room: NewRoom(&all)})
 	hostile.Lead(targetTo(t, accessTo(t, apiServer(t, true, func(w http.ResponseWriter, _ *http.Request) {
 		says(protobufType, held[:len(held)-1])(w, nil)
 		w.(http.Flusher).Flush()
@@ -40,7 +40,7 @@ func TestAMemberThatHoldsBackItsListsLeavesRoomForThoseOfOthers(t *testing.T) {
 	}), "", "t"), nil))
 	var refused atomic.Bool
 	var group sync.WaitGroup
-	for _, query := range []string{"", "?labelSelector=readers"} {
+	for _, query := range []string{"", "?labelSelector=" + OfReaders} {
 		group.Go(func() {
 			r, err := (&http.Client{Transport: hostile.Caches()}).Get("https://east.prod.invalid" + Leases + query)
 			if err == nil {

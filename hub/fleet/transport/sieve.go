@@ -186,8 +186,6 @@ func enclose(apiVersion, kind string, object []byte) []byte {
 	}
 	unknown := runtime.Unknown{TypeMeta: meta, Raw: object}
 	body := make([]byte, len(protobufMagic)+unknown.Size())
-	if _, err := unknown.MarshalTo(body[copy(body, protobufMagic):]); err != nil {
-		return nil // plain data always marshals
-	}
+	_, _ = unknown.MarshalTo(body[copy(body, protobufMagic):]) // plain data always marshals
 	return body
 }

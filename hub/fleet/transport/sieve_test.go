@@ -261,7 +261,7 @@ func askAs(t *testing.T, path, accept string) question {
 	t.Helper()
 	req := httptest.NewRequest(http.MethodGet, "http://east"+path, nil)
 	req.Header.Set("Accept", accept)
-	q, err := Options{}.questionOf(req)
+	q, err := questionOf(req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,8 +31,6 @@ type Options struct {
 	RequestSent func() AnswerFunc
 	// Refused is called with the clean words of each answer that forbids a request.
 	Refused func(words string)
-	// ReadersSelector selects the registrations of readers, which tenants write.
-	ReadersSelector string
 	// Room bounds what is read of answers at a time.
 	Room *Room
 	// Held counts what caches hold, by the path and the selector of their lists: see HeldBy.
@@ -116,7 +114,7 @@ func (s *Swappable) Config(transport http.RoundTripper) *rest.Config {
 // RoundTrip sends the request to where the transport leads at this moment, and checks the answer.
 func (l *lane) RoundTrip(req *http.Request) (*http.Response, error) {
 	t := l.target.Load()
-	asked, err := l.questionOf(req)
+	asked, err := questionOf(req)
 	switch {
 	case req.URL.Host != l.host:
 		err = errStranger
