@@ -18,8 +18,6 @@ const (
 	KubeconfigSuffix = "-kubeconfig"
 	// KubeconfigKey is under what key they are there.
 	KubeconfigKey = "value"
-	// MaxKubeconfig bounds a kubeconfig that is kept, in bytes: a longer one would not be parsed.
-	MaxKubeconfig = transport.MaxKubeconfig
 )
 
 // Kubeconfig is what is known of the kubeconfig of a Cluster.
@@ -151,9 +149,9 @@ func kubeconfigIn(full *corev1.Secret) Kubeconfig {
 	switch value := full.Data[KubeconfigKey]; {
 	case len(value) == 0:
 		return Kubeconfig{Missing: fmt.Sprintf("Secret %s has no key %q", full.Name, KubeconfigKey)}
-	case len(value) > MaxKubeconfig:
+	case len(value) > transport.MaxKubeconfig: // it would not be parsed
 		return Kubeconfig{Refused: fmt.Sprintf("Secret %s: its key %q has %d bytes: at most %d are read",
-			full.Name, KubeconfigKey, len(value), MaxKubeconfig)}
+			full.Name, KubeconfigKey, len(value), transport.MaxKubeconfig)}
 	default:
 		return Kubeconfig{Value: string(value)}
 	}

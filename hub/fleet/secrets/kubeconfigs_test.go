@@ -15,6 +15,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -26,11 +27,11 @@ func TestWhatIsShownOfAKubeconfig(t *testing.T) {
 		want       Kubeconfig
 	}{
 		"the largest that is read": {
-			kubeconfig: strings.Repeat("k", MaxKubeconfig),
-			want:       Kubeconfig{Value: strings.Repeat("k", MaxKubeconfig)},
+			kubeconfig: strings.Repeat("k", transport.MaxKubeconfig),
+			want:       Kubeconfig{Value: strings.Repeat("k", transport.MaxKubeconfig)},
 		},
 		"of one that is larger, why": {
-			strings.Repeat("k", MaxKubeconfig+1),
+			strings.Repeat("k", transport.MaxKubeconfig+1),
 			Kubeconfig{Refused: `Secret east-kubeconfig: its key "value" has 65537 bytes: at most 65536 are read`},
 		},
 		"that there is none in the Secret": {"", Kubeconfig{Missing: `Secret east-kubeconfig has no key "value"`}},
