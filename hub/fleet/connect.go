@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/fleet/wake"
@@ -140,11 +138,6 @@ func (c *connection) work(ctx context.Context, t *transport.Target, installs boo
 		err = c.install(ctx, t)
 	}
 	return err
-}
-
-// identify asks which cluster a target leads to, also where it is not in use.
-func (c *connection) identify(ctx context.Context, t *transport.Target) (string, error) {
-	return t.Identify(ctx, corev1client.NewForConfigOrDie(c.requests.Config(c.requests.To(t))).RESTClient())
 }
 
 // mayLeave reports whether nobody needs the connection any more.

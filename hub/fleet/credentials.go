@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/fleet/wake"
@@ -75,7 +77,8 @@ func (c *connection) prove(ctx context.Context, s state, t *transport.Target) er
 	contactCtx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
 	at := c.clock.Now()
-	found, err := c.identify(contactCtx, t)
+	core := corev1client.NewForConfigOrDie(c.requests.Config(c.requests.To(t))) // the config is valid
+	found, err := t.Identify(contactCtx, core.RESTClient())
 	if s.target == nil && !errors.Is(contactCtx.Err(), context.Canceled) {
 		c.observe(c.observation(contactCtx, identifyTimeout, health.Read, at, err))
 	}

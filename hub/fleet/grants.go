@@ -52,7 +52,7 @@ func (r runner) seen(ctx context.Context, fleet, name string) {
 		r.wake(fleet)            // a pin that was written before the key was known gets its proof
 	}
 	if cluster, ok := strings.CutSuffix(name, kubeconfigSuffix); ok && cluster != "" {
-		r.enqueueKey(Key{Fleet: fleet, Name: cluster})
+		r.work.Add(Key{Fleet: fleet, Name: cluster})
 	}
 }
 
@@ -82,7 +82,7 @@ func (r runner) lookAgain(ctx context.Context, fleet string) {
 // enqueueAll enqueues all Clusters of a fleet.
 func (r runner) enqueueAll(ctx context.Context, fleet string) {
 	for _, c := range r.clusters(ctx, fleet) {
-		r.enqueueKey(Key{Fleet: fleet, Name: c.Name})
+		r.work.Add(Key{Fleet: fleet, Name: c.Name})
 	}
 }
 

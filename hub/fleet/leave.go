@@ -69,13 +69,10 @@ func (c *connection) annotate(ctx context.Context, uid, proof string) error {
 			desired[annotation] = nil
 		}
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{ // texts always marshal
 		"resourceVersion": cached.ResourceVersion, "annotations": desired,
 	}})
-	if err != nil {
-		return fmt.Errorf("annotate Cluster %s with its UID: %w", c.key, err)
-	}
-	err = local.GetClient().Patch(ctx, &cached, client.RawPatch(types.MergePatchType, patch))
+	err := local.GetClient().Patch(ctx, &cached, client.RawPatch(types.MergePatchType, patch))
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("annotate Cluster %s with its UID: %w", c.key, err)
 	}

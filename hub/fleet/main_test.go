@@ -168,6 +168,7 @@ func newHubAs(
 		HubID:          "hub-of-" + t.Name(),
 		MayWrite:       h.mayWrite.Load,
 		LocalAddresses: true,
+		UserAgent:      "leasecast-hub/" + t.Name(),
 	})
 	h.SetProbing(namespace, []fleet.Probing{
 		{Clusters: labels.Everything(), Interval: time.Second, Timeout: time.Second, Skew: 250 * time.Millisecond},

@@ -44,9 +44,7 @@ type prober struct {
 	// whether it could not at some time since.
 	mayWriteAt    *lease.Reading
 	mightNotWrite bool
-
-	lock  sync.Mutex            // guards lease
-	lease *coordinationv1.Lease // the probe Lease as last seen
+	lease         atomic.Pointer[coordinationv1.Lease] // the probe Lease as last seen; nil: that is not known
 }
 
 func newProber(m *member) *prober { return &prober{member: m, sent: map[health.Kind]lease.Reading{}} }
@@ -171,7 +169,7 @@ func (p *prober) read(ctx context.Context, t *transport.Target, at lease.Reading
 // writes it again, twice at most. What it writes without a read counts from the reading at which its round began.
 func (p *prober) write(ctx context.Context, t *transport.Target, at lease.Reading) (lease.Reading, error) {
 	leases := p.writer.CoordinationV1().Leases(probeNamespace)
-	known := p.swapLease(nil)
+	known := p.lease.Swap(nil)
 	var err error
 	for range 3 {
 		if known == nil {
@@ -193,7 +191,7 @@ func (p *prober) write(ctx context.Context, t *transport.Target, at lease.Readin
 			written, err = leases.Update(ctx, desired, metav1.UpdateOptions{})
 		}
 		if err == nil {
-			p.swapLease(written)
+			p.lease.Store(written)
 			break
 		}
 		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
@@ -201,14 +199,6 @@ func (p *prober) write(ctx context.Context, t *transport.Target, at lease.Readin
 		}
 	}
 	return at, t.Describe(err)
-}
-
-// swapLease records the probe Lease as it is now, nil if that is not known, and returns it as it was known.
-func (p *prober) swapLease(l *coordinationv1.Lease) (was *coordinationv1.Lease) {
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	was, p.lease = p.lease, l
-	return was
 }
 
 func (p *prober) desired(known *coordinationv1.Lease, at lease.Reading) *coordinationv1.Lease {

@@ -33,7 +33,7 @@ func TestProbesThatAreSentLateAreDueAfterTheirInterval(t *testing.T) {
 	m.state.spec.pin, m.state.cluster = "u", struct{ cluster.Cluster }{}
 	m.state.demand = demand{interval, []time.Duration{30 * time.Second}}
 	p := newProber(m)
-	p.swapLease(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"}})
+	p.lease.Store(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"}})
 	for range 3 {
 		start := clock.Now()
 		for _, kind := range []health.Kind{health.Read, health.Write} {

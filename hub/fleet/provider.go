@@ -31,7 +31,7 @@ const ForgottenAfter = 10 * time.Minute
 
 // Options configure a [Provider].
 type Options struct {
-	// Namespaces are the fleets to serve. Empty means all. The manager's cache must cover the Clusters in them.
+	// Namespaces are the fleets to serve. Empty means all. The manager's cache must hold their Clusters and no others.
 	// Secrets are read where that is granted: see [Provider.MissingGrant].
 	Namespaces []string
 	// API and Metadata reach the management cluster. Required.
@@ -46,13 +46,11 @@ type Options struct {
 	MayWrite func() bool
 	// LocalAddresses lets members be on the hub's own machine or network link: see transport.Access.
 	LocalAddresses bool
-	// UserAgent is the name of this replica in the members' audit logs. Default: leasecast-hub.
+	// UserAgent is the name of this replica in the members' audit logs.
 	UserAgent string
 	// Clock times observations. Default: the clock of this machine.
 	Clock lease.Clock
 }
-
-const defaultUserAgent = "leasecast-hub"
 
 // Provider connects the members. Make it with [New].
 type Provider struct {
@@ -68,7 +66,6 @@ func New(o Options) *Provider {
 	if o.Clock == nil {
 		o.Clock = &leaseclock.System{}
 	}
-	o.UserAgent = cmp.Or(o.UserAgent, defaultUserAgent)
 	s := &shared{
 		options: o,
 		rights:  rights.Of(o.HubID),
@@ -92,9 +89,6 @@ func New(o Options) *Provider {
 // elected finds its members connected and their caches full. They are engaged when the replica is elected, if
 // the manager has an election, and else at once.
 func (p *Provider) SetupWithManager(mgr mcmanager.Manager) error {
-	if p.options.HubID == "" || p.options.MayWrite == nil || p.options.API == nil || p.options.Metadata == nil {
-		return errors.New("fleet: Options.HubID, Options.MayWrite, Options.API and Options.Metadata are required")
-	}
 	p.mgr = mgr
 	p.log = mgr.GetLogger().WithName("fleet")
 	p.secrets = runner{p}.newSecrets()

@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -71,9 +70,7 @@ func (r runner) closeSynced(ctx context.Context, group *sync.WaitGroup) {
 		return
 	}
 	for _, c := range r.clusters(ctx, "") {
-		if k := (Key{Fleet: c.Namespace, Name: c.Name}); r.serves(k.Fleet) {
-			r.sync(ctx, k, group)
-		}
+		r.sync(ctx, Key{Fleet: c.Namespace, Name: c.Name}, group)
 	}
 	close(r.synced)
 }
@@ -108,20 +105,8 @@ func (r runner) enqueue(obj any) {
 		k := Key{Fleet: o.Namespace, Name: o.Name}
 		_, moves := o.Annotations[deleteForMove]
 		r.noteMove(k, o.UID, moves)
-		r.enqueueKey(k)
-	}
-}
-
-// enqueueKey enqueues a Cluster, if its fleet is served.
-func (r runner) enqueueKey(k Key) {
-	if r.serves(k.Fleet) {
 		r.work.Add(k)
 	}
-}
-
-// serves reports whether a fleet is among those that the options name, or the options name none.
-func (r runner) serves(fleet string) bool {
-	return len(r.options.Namespaces) == 0 || slices.Contains(r.options.Namespaces, fleet)
 }
 
 // sync hands a member what the hub's objects say, and starts it if it is a new one. It reads memory only.
