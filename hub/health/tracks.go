@@ -17,12 +17,12 @@ type Timed struct {
 	Track   Track
 }
 
-// Under returns the facts under other timeouts. There must be at least one. A new timeout begins with the facts
-// under the next longer timeout, or else the longest one. So an edit of a policy makes no member unknown.
+// Under returns the facts under other timeouts, the shortest one first, each once. There must be at least one. A new
+// timeout begins with the facts under the next longer timeout, or else the longest one. So an edit of a policy makes no
+// member unknown.
 func (ts Tracks) Under(timeouts []time.Duration) Tracks {
-	sorted := slices.Compact(slices.Sorted(slices.Values(timeouts)))
-	next := make(Tracks, 0, len(sorted))
-	for _, timeout := range sorted {
+	next := make(Tracks, 0, len(timeouts))
+	for _, timeout := range timeouts {
 		next = append(next, Timed{Timeout: timeout, Track: ts.Of(timeout)})
 	}
 	return next
