@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -186,15 +185,11 @@ func managerOptions(o Options, serving server.Options, lock resourcelock.Interfa
 		HealthProbeBindAddress:              o.ProbeAddress,
 		LeaderElection:                      true,
 		LeaderElectionID:                    ElectionName,
-		LeaderElectionNamespace:             o.Namespace,
 		LeaderElectionResourceLockInterface: lock,
 		LeaderElectionReleaseOnCancel:       true,
 		LeaseDuration:                       &d,
 		RenewDeadline:                       &r,
 		RetryPeriod:                         &p,
-		Client: client.Options{Cache: &client.CacheOptions{
-			DisableFor: []client.Object{&corev1.Event{}},
-		}},
 	}
 	opts.Cache.DefaultTransform = ctrlcache.TransformStripManagedFields()
 	opts.Cache.ByObject = map[client.Object]ctrlcache.ByObject{
