@@ -123,14 +123,14 @@ func (c *Controller) carryOut(
 	c.moves.note(v, p) // now that the record says so
 	c.following.decided(v.Key, v.Decides(p))
 	v.FitSince, v.UnhealthySince = p.FitSince, p.UnhealthySince
+	c.assign(v, p)
+	c.noteClaim(v)
 	if end, ended := explain.OrderEnd(v, p); ended {
 		if err := c.ledger.RemoveOrder(ctx, v.Entry); err != nil {
 			return 0, written, err
 		}
 		v.Events = append(v.Events, end)
 	}
-	c.assign(v, p)
-	c.noteClaim(v)
 	if p.Gone {
 		c.recordEvents(v)
 		return 0, written, c.finish(ctx, v)

@@ -304,6 +304,22 @@ func TestADecisionThatFailsIsMadeAgainOnWhatIsStored(t *testing.T) {
 	}
 }
 
+// A term's first Lease does not wait until the order for it is removed from the record.
+func TestLeaderGetsItsLeaseAlthoughItsOrderCannotBeRemoved(t *testing.T) {
+	c, f, api := newTestHub(t)
+	f.shown[0].Priority, f.verdict.Answering = 5, true
+	changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
+		o.Annotations = map[string]string{v1alpha1.MoveToAnnotation: "east"}
+	})
+	c.Client = failing(api, "patch")
+	east := c.members.of[eastKey].worker.Publisher()
+	before := east.Queue.Len()
+	_, err := c.reconcileNamespace(t.Context(), aboutShop)
+	if assigned := east.Queue.Len() > before; !assigned || !errors.Is(err, errRefused) {
+		t.Errorf("the Lease in east is to be written: %v (%v)", assigned, err)
+	}
+}
+
 // Rule 7: a record outlives its policy until all that it promised has passed.
 func TestARetiredRecordGoesWhenItsTimeHasCome(t *testing.T) {
 	for name, refused := range map[string]bool{"it goes": false, "and a failure is reported": true} {
