@@ -25,7 +25,7 @@ type failover struct {
 
 // watch passes every change of a record to changed.
 func (m *Metrics) watch(ctx context.Context) error {
-	informer, err := m.local.GetCache().GetInformer(ctx, &v1alpha1.NamespaceLeader{})
+	informer, err := m.informers.GetInformer(ctx, &v1alpha1.NamespaceLeader{})
 	if err != nil {
 		return fmt.Errorf("metrics: watch records: %w", err)
 	}
@@ -40,6 +40,13 @@ func (m *Metrics) watch(ctx context.Context) error {
 			r, also := is.(*v1alpha1.NamespaceLeader)
 			if ok && also {
 				m.changed(old, r)
+			}
+		},
+		DeleteFunc: func(last any) {
+			if name, err := toolscache.DeletionHandlingObjectToName(last); err == nil {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				delete(m.failovers, name.AsNamespacedName())
 			}
 		},
 	})

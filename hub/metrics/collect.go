@@ -78,9 +78,9 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		maps.DeleteFunc(holders, func(_ string, n int) bool { return n < 2 })
 		sendGauge(ch, contested, float64(len(holders)), name)
 	}
-	m.drop(fleets, records)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	maps.DeleteFunc(m.changes, func(c change, _ int) bool { return !fleets[c.fleet] })
 	for c, n := range m.changes {
 		ch <- prometheus.MustNewConstMetric(leaderChanges, prometheus.CounterValue, float64(n), c.fleet, c.reason)
 	}
@@ -232,16 +232,4 @@ func (m *Metrics) termsOf(ctx context.Context, member fleet.Member, records []v1
 		}
 	}
 	return is
-}
-
-// drop deletes the series of records and fleets that do not exist any more.
-func (m *Metrics) drop(fleets map[string]bool, records []v1alpha1.NamespaceLeader) {
-	there := map[types.NamespacedName]bool{}
-	for i := range records {
-		there[client.ObjectKeyFromObject(&records[i])] = true
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	maps.DeleteFunc(m.failovers, func(key types.NamespacedName, _ failover) bool { return !there[key] })
-	maps.DeleteFunc(m.changes, func(c change, _ int) bool { return !fleets[c.fleet] })
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -52,10 +53,10 @@ type Options struct {
 // Metrics is a Prometheus collector. Make it with New, and add it with SetupWithManager.
 type Metrics struct {
 	Options
-	fleet   Fleet
-	decider Decider
-	reader  client.Reader
-	local   manager.Manager
+	fleet     Fleet
+	decider   Decider
+	reader    client.Reader
+	informers cache.Informers
 
 	mu        sync.Mutex // guards what follows
 	changes   map[change]int
@@ -71,7 +72,7 @@ func New(o Options) *Metrics {
 
 // SetupWithManager has the manager run the collector.
 func (m *Metrics) SetupWithManager(mgr manager.Manager, f Fleet, d Decider) error {
-	m.fleet, m.decider, m.reader, m.local = f, d, mgr.GetCache(), mgr
+	m.fleet, m.decider, m.reader, m.informers = f, d, mgr.GetCache(), mgr.GetCache()
 	if m.Registerer == nil {
 		return nil
 	}

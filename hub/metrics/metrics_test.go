@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,8 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
@@ -225,27 +228,43 @@ func TestOnlyTheHubThatDecidesHasSeriesOfItsFleets(t *testing.T) {
 	expect(t, got, map[string]float64{"leasecast_hub_elected{}": 0})
 }
 
+// watched has metrics count what a watch of records shows.
+func watched(t *testing.T, m *Metrics) *controllertest.FakeInformer {
+	t.Helper()
+	informers := &informertest.FakeInformers{Scheme: m.reader.(client.Client).Scheme()}
+	m.informers = informers
+	err := m.watch(t.Context())
+	records, findErr := informers.FakeInformerFor(t.Context(), &v1alpha1.NamespaceLeader{})
+	if err := errors.Join(err, findErr); err != nil {
+		t.Fatal(err)
+	}
+	return records
+}
+
 func TestFailoverIsTimed(t *testing.T) {
 	m, _ := newMetrics(t, cluster(), record(v1alpha1.StateLeading, "west", 8, reason.FailedOver))
+	records := watched(t, m)
 	was, draining, leading := replaced(reason.Unreachable, reason.FailedOver)
 	later := draining.DeepCopy()
 	later.Spec.NotBefore = at(8 * time.Second) // the last renewal came late
-	m.changed(was, draining)
+	records.Update(was, draining)
 	without(t, series(t, m), "failover")
-	m.changed(draining, later)
+	records.Update(draining, later)
 	revoked := later.DeepCopy()
 	revoked.Spec.Epoch++
-	m.changed(later, revoked)
-	m.changed(revoked, leading)
+	records.Update(later, revoked)
+	records.Update(revoked, leading)
 	was, draining, again := replaced(reason.Drained, reason.HandedOver)
-	m.changed(was, draining)
-	m.changed(draining, again)
+	records.Update(was, draining)
+	records.Update(draining, again)
 	expect(t, series(t, m), map[string]float64{
 		"leasecast_last_failover_duration_seconds{fleet=default,namespace=shop}": 9,
 		"leasecast_last_failover_floor_seconds{fleet=default,namespace=shop}":    8,
 		"leasecast_leader_changes_total{fleet=default,reason=Unreachable}":       1,
 		"leasecast_leader_changes_total{fleet=default,reason=FailedOver}":        1,
 	})
+	records.Delete(again)
+	without(t, series(t, m), "failover") // of a record that was made again since
 }
 
 // What others change counts for them, also where nothing scrapes this replica.
