@@ -166,10 +166,6 @@ func (ss *seals) lower(
 			return 0, err
 		}
 	}
-	if maps.Equal(s.Needed(needed), s.Policies) {
-		ss.setLowering(fleetName, nil)
-		return 0, nil
-	}
 	records, err := ss.ledger.Cached(ctx, fleetName)
 	if err != nil {
 		return 0, err
