@@ -49,8 +49,8 @@ func (r *policies) asShown(ctx context.Context, fleetName string) ([]*decide.Pol
 	read, err := r.valid(ctx, fleetName)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil && r.changes == changes {
-		r.shown[fleetName] = read
+	if r.changes == changes {
+		r.shown[fleetName] = read // nil after a failure: the next one reads again
 	}
 	return read, err
 }
@@ -158,11 +158,7 @@ func (r *policies) closedLocks(ctx context.Context, p *decide.Policy) (closed []
 }
 
 // setProbing has the members of a fleet probed, and their clocks judged, for each policy there that selects them.
-func (r *policies) setProbing(ctx context.Context, fleetName string) error {
-	policies, err := r.valid(ctx, fleetName)
-	if err != nil {
-		return err
-	}
+func (r *policies) setProbing(fleetName string, policies []*decide.Policy) {
 	var by []fleet.Probing
 	for _, p := range policies {
 		if t := p.Election.Timings; !p.Unknown {
@@ -170,5 +166,4 @@ func (r *policies) setProbing(ctx context.Context, fleetName string) error {
 		}
 	}
 	r.Fleet.SetProbing(fleetName, by)
-	return nil
 }

@@ -61,17 +61,17 @@ func (st *policyStatuses) reconcilePolicy(ctx context.Context, req mcreconcile.R
 	if !st.Tenure.Holds() {
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
-	if err := st.policies.setProbing(ctx, req.Namespace); err != nil {
+	object := &v1alpha1.LeadershipPolicy{}
+	found := st.Client.Get(ctx, req.NamespacedName, object)
+	policies, err := st.policies.valid(ctx, req.Namespace)
+	if err = errors.Join(client.IgnoreNotFound(found), err); err != nil {
 		return reconcile.Result{}, err
 	}
-	object := &v1alpha1.LeadershipPolicy{}
-	err := st.Client.Get(ctx, req.NamespacedName, object)
-	if apierrors.IsNotFound(err) {
+	st.policies.setProbing(req.Namespace, policies)
+	i := slices.IndexFunc(policies, func(p *decide.Policy) bool { return p.Object.Name == req.Name })
+	if i < 0 || found != nil { // it is being deleted, or gone
 		st.lone.forget(req.NamespacedName)
 		return reconcile.Result{}, nil
-	}
-	if err != nil {
-		return reconcile.Result{}, err
 	}
 	if _, other := st.source.Served(object.Namespace); other != "" {
 		// What is recorded again is counted by the recorder, and kept from expiring.
@@ -91,14 +91,9 @@ func (st *policyStatuses) reconcilePolicy(ctx context.Context, req mcreconcile.R
 			return reconcile.Result{RequeueAfter: notYet}, nil
 		}
 	}
-	policies, err := st.policies.valid(ctx, object.Namespace)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
 	before := object.DeepCopy()
-	after := st.fillPolicyStatus(ctx, policies, object)
+	again := st.fillPolicyStatus(ctx, policies, policies[i], object)
 	lowers, failed := st.seals.lower(ctx, object.Namespace, policies)
-	after.RequeueAfter = election.Soonest(after.RequeueAfter, lowers)
 	if !equality.Semantic.DeepEqual(before.Status, object.Status) {
 		err := st.Client.Status().Update(ctx, object) // it may say why the bounds cannot be lowered
 		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
@@ -108,7 +103,7 @@ func (st *policyStatuses) reconcilePolicy(ctx context.Context, req mcreconcile.R
 	if failed != nil {
 		return reconcile.Result{}, failed
 	}
-	return after, nil // the event of another writer enqueues it again
+	return reconcile.Result{RequeueAfter: election.Soonest(again, lowers)}, nil // the event of another writer enqueues it again
 }
 
 // decisionsPending reports whether this tenure has not decided yet on a namespace of a fleet that has a record. So it
@@ -130,32 +125,25 @@ func (st *policyStatuses) decisionsPending(ctx context.Context, fleetName string
 
 // fillPolicyStatus fills in the status of a policy. It returns when to check again.
 func (st *policyStatuses) fillPolicyStatus(
-	ctx context.Context, policies []*decide.Policy, object *v1alpha1.LeadershipPolicy,
-) reconcile.Result {
-	p := decide.ParsePolicy(object)
-	if i := slices.IndexFunc(policies, func(p *decide.Policy) bool { return p.Object.Name == object.Name }); i >= 0 {
-		p = policies[i]
-	}
+	ctx context.Context, policies []*decide.Policy, p *decide.Policy, object *v1alpha1.LeadershipPolicy,
+) (again time.Duration) {
 	s := &object.Status
 	s.ObservedGeneration = object.Generation
 	owned, lost := st.claimsOf(client.ObjectKeyFromObject(object))
 	s.Namespaces = ptr.To(int32(owned))
-	clusters := int32(0)
-	var result reconcile.Result
 	var members []decide.Member
 	now := st.now()
 	for _, m := range st.Fleet.Members(object.Namespace) {
 		if !p.Includes(&decide.Member{Member: m}) {
 			continue
 		}
-		clusters++
 		mv := decide.Member{
 			Member: m, TakesPart: true, Verdict: m.Health(p.Thresholds), ClockVerdict: m.Clock(now, p.Election.Timings.Skew),
 		}
 		members = append(members, mv)
-		result.RequeueAfter = election.Soonest(result.RequeueAfter, mv.Verdict.Next)
+		again = election.Soonest(again, mv.Verdict.Next)
 	}
-	s.Clusters = &clusters
+	s.Clusters = ptr.To(int32(len(members)))
 	s.UnreachableAfterMilliseconds = int32(p.Thresholds.UnreachableAfter.Milliseconds())
 	s.RecoverAfterMilliseconds = ptr.To(int32(p.Thresholds.RecoverAfter.Milliseconds()))
 	set := func(cond metav1.Condition) { setCondition(object, cond, true) }
@@ -166,17 +154,15 @@ func (st *policyStatuses) fillPolicyStatus(
 	set(explain.Accepted(p, lost, explain.LeaseRefused(policies, p, members), warning))
 	most, settled := st.mostUnreachable(p, members, now)
 	set(explain.ClustersReachable(most, members))
-	result.RequeueAfter = election.Soonest(result.RequeueAfter, settled)
 	set(explain.ClocksAgree(members))
 	set(explain.SecretsGranted(st.Fleet.MissingGrant(object.Namespace), st.seals.why(object.Namespace)))
-	result.RequeueAfter = election.Soonest(result.RequeueAfter, recount)
-	result.RequeueAfter = election.Soonest(result.RequeueAfter, st.noteFences(ctx, explain.Fences{
+	checked := st.noteFences(ctx, explain.Fences{
 		Policy: p, Wanted: p.FencesBut(st.HubID, st.policies.lostNames(ctx, p, policies)), Members: members,
-	}, object))
+	}, object)
 	targets, applies := explain.TargetsFound(st.findLocks(object, members))
 	setCondition(object, targets, applies)
 	set(explain.PolicyReady(s.Conditions))
-	return result
+	return election.Soonest(again, settled, recount, checked)
 }
 
 // mostUnreachable reports whether most members are lost. Members that this tenure has not reached yet do not count at
