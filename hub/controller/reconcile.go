@@ -106,7 +106,7 @@ func isWithoutFleet(err error) bool {
 func (c *Controller) endWithFleet(v *decide.Snapshot, p decide.Plan) reconcile.Result {
 	stored := *v // as if the record were
 	stored.State.Record = p.Record
-	if p.Record.State == election.Retired && c.decide(&stored).Gone {
+	if c.decide(&stored).Gone {
 		c.drop(v.Entry)
 		return reconcile.Result{}
 	}
@@ -135,7 +135,7 @@ func (c *Controller) carryOut(
 		c.recordEvents(v)
 		return 0, written, c.finish(ctx, v)
 	}
-	wait, err = c.explain(ctx, v, explain.Status(v, p))
+	wait, err = c.explain(ctx, v, p)
 	return wait, written, err
 }
 
@@ -168,15 +168,14 @@ func (c *Controller) persist(ctx context.Context, v *decide.Snapshot, p decide.P
 
 // explain records the events of a record, and writes its status, or returns how long to wait. The records of many
 // namespaces come first.
-func (c *Controller) explain(
-	ctx context.Context, v *decide.Snapshot, status v1alpha1.NamespaceLeaderStatus,
-) (time.Duration, error) {
+func (c *Controller) explain(ctx context.Context, v *decide.Snapshot, p decide.Plan) (time.Duration, error) {
 	if v.Object == nil {
 		return 0, nil
 	}
 	if wait := c.ledger.StatusDueIn(v.Entry); wait > 0 {
 		return wait, nil
 	}
+	status := explain.Status(v, p)
 	for _, kind := range []string{v1alpha1.ConditionFrozen, v1alpha1.ConditionFailoverPending} {
 		is := meta.FindStatusCondition(status.Conditions, kind)
 		if is != nil && !meta.IsStatusConditionPresentAndEqual(v.Object.Status.Conditions, kind, is.Status) {

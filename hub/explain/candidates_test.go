@@ -18,11 +18,17 @@ type member = decide.Member
 
 var (
 	measured        = decidetest.Member
-	shopView        = decidetest.Snapshot
 	eastLeads       = decidetest.EastLeads
 	agrees          = decidetest.Agrees
 	vague, twoAhead = decidetest.Vague, decidetest.TwoAhead
 )
+
+// shopView is a snapshot of a namespace with a record.
+func shopView(r election.Record, ms ...member) *decide.Snapshot {
+	v := decidetest.Snapshot(r, ms...)
+	v.Object = &v1alpha1.NamespaceLeader{}
+	return v
+}
 
 // The status says of each candidate why it may lead or not, and what to do.
 func TestMessageOfACandidate(t *testing.T) {

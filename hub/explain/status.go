@@ -20,9 +20,7 @@ import (
 // Status returns the status that explains a plan, once it is persisted.
 func Status(v *decide.Snapshot, p decide.Plan) v1alpha1.NamespaceLeaderStatus {
 	var s v1alpha1.NamespaceLeaderStatus
-	if v.Object != nil {
-		v.Object.Status.DeepCopyInto(&s)
-	}
+	v.Object.Status.DeepCopyInto(&s)
 	// They are maps, because a tenant may have made hundreds.
 	earlier, named := map[string]v1alpha1.Candidate{}, map[string]*decide.Candidate{}
 	for _, o := range s.Candidates {
@@ -117,7 +115,7 @@ func ready(v *decide.Snapshot, p decide.Plan) metav1.Condition {
 	written := slices.ContainsFunc(v.Members, func(m decide.Member) bool {
 		return m.Name == p.Record.Leader && m.Sync.InPlace
 	})
-	stood := v.Object != nil && meta.IsStatusConditionTrue(v.Object.Status.Conditions, v1alpha1.ConditionReady) &&
+	stood := meta.IsStatusConditionTrue(v.Object.Status.Conditions, v1alpha1.ConditionReady) &&
 		len(v.Object.Status.History) > 0 && v.Object.Status.History[0].Epoch == p.Record.Epoch
 	if written || stood {
 		c.Status = yes
