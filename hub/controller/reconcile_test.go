@@ -70,7 +70,7 @@ func TestRenewalsEndBeforePromisesAreCounted(t *testing.T) {
 	}{
 		"a term that goes on":          {election.Leading, func(*decide.Member) {}, false},
 		"a term that ends":             {election.Draining, func(*decide.Member) {}, true},
-		"a leader that must not go on": {election.Leading, func(m *decide.Member) { m.Deleting = true }, true},
+		"a leader that must not go on": {election.Leading, func(m *decide.Member) { m.Problem.Reason = reason.Deleting }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, p := leads(t)

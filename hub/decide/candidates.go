@@ -120,8 +120,6 @@ func (v *Snapshot) fitness(m *Member, now time.Time) (election.Fitness, reason.R
 		return election.Unfit, reason.Fenced, ""
 	case excludes(p.Reason):
 		return election.Unfit, p.Reason, p.Message
-	case m.Deleting:
-		return election.Unfit, reason.Deleting, ""
 	case !m.Connected || m.Publisher == nil || !m.IsRead || m.Verdict.State == health.Unknown:
 		return unknown(m)
 	case m.Verdict.State == health.Unhealthy:
@@ -213,7 +211,7 @@ func (v *Snapshot) failing(m *Member, now time.Time) bool {
 // connected, or warn.
 func excludes(r reason.Reason) bool {
 	switch r {
-	case reason.NameTooLong, reason.WrongCluster, reason.DuplicateCluster, reason.Deleting, reason.Gone:
+	case reason.NameTooLong, reason.WrongCluster, reason.DuplicateCluster, reason.Deleting:
 		return true
 	default:
 		return false

@@ -134,7 +134,7 @@ func TestAssignments(t *testing.T) {
 	west, renamed, unnamed := east, east, east
 	west.Leader, renamed.LeaseName, unnamed.LeaseName = "west", "another", ""
 	there := func(m *member) {
-		m.Leases = []decide.Lease{{Key: types.NamespacedName{Namespace: "shop", Name: "leasecast"}}}
+		m.Leases = []publish.Lease{{Key: types.NamespacedName{Namespace: "shop", Name: "leasecast"}}}
 	}
 	with := func(changes ...func(*member)) []member { return []member{measured("east", agrees, changes...)} }
 	outside := func(m *member) { m.TakesPart = false }

@@ -43,7 +43,7 @@ func TestFitness(t *testing.T) {
 	verdict := func(is health.State, why reason.Reason) func(*member) {
 		return func(m *member) { m.Verdict = health.Verdict{State: is, Reason: why, Message: "text"} }
 	}
-	deleting, apart := func(m *member) { m.Deleting = true }, func(m *member) { m.Connected = false }
+	apart := func(m *member) { m.Connected = false }
 	noPublisher, unread := func(m *member) { m.Publisher = nil }, func(m *member) { m.IsRead = false }
 	refusing := verdict(health.Unknown, reason.Forbidden)
 	sick, bare := verdict(health.Unhealthy, reason.Recovering), func(m *member) { m.Namespace = nil }
@@ -78,8 +78,7 @@ func TestFitness(t *testing.T) {
 		"a name that is too long":         {west, east(troubled(reason.NameTooLong)), "unfit NameTooLong text"},
 		"another cluster's kubeconfig":    {west, east(troubled(reason.WrongCluster)), "unfit WrongCluster text"},
 		"two Clusters of one cluster":     {west, east(troubled(reason.DuplicateCluster)), "unfit DuplicateCluster text"},
-		"a Cluster that is gone":          {west, east(troubled(reason.Gone)), "unfit Gone text"},
-		"a Cluster that is deleted":       {west, east(deleting), "unfit Deleting"},
+		"a Cluster that is deleted":       {west, east(troubled(reason.Deleting)), "unfit Deleting text"},
 		"a new invalid kubeconfig":        {west, east(troubled(reason.InvalidKubeconfig)), "fit Eligible"},
 		"not connected":                   {west, east(apart), unreached},
 		"not connected for a reason":      {west, east(apart, troubled(reason.NoKubeconfig)), "unknown NoKubeconfig text"},
@@ -113,7 +112,7 @@ func TestFitness(t *testing.T) {
 		"drained, too many namespaces":    {west, east(drained, troubled(reason.TooManyObjects)), "fit Drained"},
 		"its drain is over":               {west, east(wasDrained), "fit Eligible"},
 		"its drain cannot be read":        {west, east(unreadable), "fit InvalidDrain text"},
-		"declared to be off":              {west, east(declared("uid"), deleting), "unfit Fenced"},
+		"declared to be off":              {west, east(declared("uid"), troubled(reason.Deleting)), "unfit Fenced"},
 		"another one is declared":         {west, east(declared("other")), "fit InvalidFence"},
 		"something required is unhealthy": {west, east(sickly), "fit RequiredUnhealthy a till"},
 		"something required is not read":  {west, east(unknown), "fit RequiredUnknown no such kind"},

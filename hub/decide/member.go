@@ -34,7 +34,7 @@ type Member struct {
 	ClockVerdict    skew.Verdict
 	Answered        lease.Reading      // when its latest answer arrived
 	Sync            publish.SyncStatus // of the namespace's Lease
-	Leases          []Lease            // in the namespace there
+	Leases          []publish.Lease    // in the namespace there
 	Initial         publish.Initial
 	Readers         int // registered there, and following the namespace
 	Required        worker.Required
@@ -52,9 +52,6 @@ func (m *Member) required() election.Required {
 		return election.RequiredHealthy
 	}
 }
-
-// Lease is a Lease that exists in a member, or that was not read yet.
-type Lease = publish.Lease
 
 // Refusal is the state of a lock's fence in a member.
 type Refusal struct {

@@ -111,7 +111,7 @@ func TestLeasesOfOtherHubs(t *testing.T) {
 		v := found(election.Record{})
 		v.Moved = test.moved
 		is := leaseOf(20, func(c *lease.Content) { c.Hub, c.Holder = test.hub, test.holder })
-		v.Members[0].Leases = []decide.Lease{
+		v.Members[0].Leases = []publish.Lease{
 			{Content: is, Known: true, Sealed: test.sealed}, {Content: unread}, {Content: absurd, Known: true, Sealed: true},
 		}
 		bounds := map[string]seal.Bounds{"deleted": {Duration: 20 * second, Skew: second, Stop: test.stop}}
@@ -173,8 +173,8 @@ func TestPromisesOfAnotherHubThatLeads(t *testing.T) {
 		if test.inherited {
 			want.Tenure.Inherited, want.LargestDuration, want.LargestSkew = later(2*time.Second).Wall, minute, 4*time.Second
 		}
-		is := []decide.Lease{{Content: theirs, Known: true}}
-		for at, leases := range [][]decide.Lease{is, is, nil, nil} {
+		is := []publish.Lease{{Content: theirs, Known: true}}
+		for at, leases := range [][]publish.Lease{is, is, nil, nil} {
 			v.State, v.Members[0].Leases = election.State{}, leases
 			v.Complete(decide.Fleet{Now: later(time.Duration(at) * time.Second), Tenure: election.Tenure{Inherited: start.Wall}})
 		}

@@ -158,9 +158,4 @@ func AllManaged(left string, most int) metav1.Condition {
 }
 
 // cut shortens a text to n bytes.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "")
-}
+func cut(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }

@@ -24,7 +24,6 @@ var messages = map[reason.Reason]string{
 	reason.Gone:                 "the Cluster does not exist any more",
 	reason.NoPriority:           "the Cluster has no label " + v1alpha1.PriorityLabel + ", so it takes no part",
 	reason.NotSelected:          "the clusterSelector of the policy does not match the Cluster",
-	reason.Deleting:             "the Cluster is being deleted",
 	reason.NamespaceMissing:     "the namespace does not exist there, or does not match the policy",
 	reason.NamespaceTerminating: "the namespace is being deleted there",
 	reason.Paused:               "the Cluster is paused: it keeps what it has, and is never newly chosen",

@@ -24,8 +24,6 @@ import (
 func OrderEnd(v *decide.Snapshot, p decide.Plan) (ledger.Event, bool) {
 	to := p.Move.To
 	switch {
-	case to == "":
-		return ledger.Event{}, false
 	case p.Record.State == election.Leading && p.Record.Leader == to:
 		return ledger.Event{Kind: corev1.EventTypeNormal, Reason: reason.Ordered, Message: to + " leads, as ordered"}, true
 	case !p.Refused:

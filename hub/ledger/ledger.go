@@ -284,8 +284,8 @@ func (l *Ledger) Delete(ctx context.Context, e *Entry) (deleted bool, err error)
 	if e.Found == nil {
 		return false, nil
 	}
-	version := e.Object.ResourceVersion
-	err = l.Client.Delete(ctx, e.Object, client.Preconditions{UID: &e.Object.UID, ResourceVersion: &version})
+	o := e.Object
+	err = l.Client.Delete(ctx, o, client.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion})
 	if err = client.IgnoreNotFound(err); err != nil {
 		return false, fmt.Errorf("delete record %s: %w", e.Key, err)
 	}
@@ -402,11 +402,10 @@ func (l *Ledger) Claims(fleetName string, yield func(namespace string, of Claim)
 
 // History puts a record before the past changes, newest first.
 func History(r election.Record, past []v1alpha1.Change) []v1alpha1.Change {
-	is := v1alpha1.Change{Leader: r.Leader, Epoch: r.Epoch, State: v1alpha1.RecordState(r.State), Reason: r.Reason}
-	if since := microTime(r.Since); since != nil {
-		is.Time = *since
-	}
-	return Newest(is, past)
+	return Newest(v1alpha1.Change{
+		Time: metav1.NewMicroTime(r.Since), Leader: r.Leader, Epoch: r.Epoch, State: v1alpha1.RecordState(r.State),
+		Reason: r.Reason,
+	}, past)
 }
 
 // Newest puts a change before the past ones, unless it has the leader, epoch and state of the last one.
