@@ -183,8 +183,8 @@ func TestPolicyShowsTheTargetsOfItsFences(t *testing.T) {
 	}{
 		"no fence":               {nil, fakeWorker{}, fakeWorker{}, "nothing"},
 		"no lock":                {writes, fakeWorker{}, fakeWorker{}, "nothing"},
-		"a lock is held in west": {lock, fakeWorker{}, fakeWorker{lock: worker.LockHeld}, "True TargetsFound"},
-		"a lock of a warning":    {warns, missing, fakeWorker{}, "False LockIdle "},
+		"a lock is held in east": {lock, fakeWorker{lock: worker.LockHeld}, fakeWorker{}, "True TargetsFound"},
+		"a lock of a warning":    {warns, fakeWorker{}, missing, "there is no Lease stock/stock in west, which leads"},
 		"a lock was not seen":    {lock, fakeWorker{}, fakeWorker{}, "Unknown LockUnseen "},
 	} {
 		c := New(Options{HubID: "this"})

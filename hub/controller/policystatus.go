@@ -82,14 +82,8 @@ func (st *policyStatuses) reconcilePolicy(ctx context.Context, req mcreconcile.R
 	if !st.source.synced() { // a fence may be missing in a Cluster that is not known yet
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
-	if object.Status.ObservedGeneration == object.Generation {
-		pending, err := st.decisionsPending(ctx, object.Namespace)
-		switch {
-		case err != nil:
-			return reconcile.Result{}, err
-		case pending: // what an earlier tenure wrote stands
-			return reconcile.Result{RequeueAfter: notYet}, nil
-		}
+	if object.Status.ObservedGeneration == object.Generation && st.decisionsPending(ctx, object.Namespace) {
+		return reconcile.Result{RequeueAfter: notYet}, nil // what an earlier tenure wrote stands
 	}
 	before := object.DeepCopy()
 	again := st.fillPolicyStatus(ctx, policies, policies[i], object)
@@ -108,19 +102,16 @@ func (st *policyStatuses) reconcilePolicy(ctx context.Context, req mcreconcile.R
 
 // decisionsPending reports whether this tenure has not decided yet on a namespace of a fleet that has a record. So it
 // does not know all claims. After the time that one decision may take, it reports false: some are never decided on.
-func (st *policyStatuses) decisionsPending(ctx context.Context, fleetName string) (bool, error) {
+func (st *policyStatuses) decisionsPending(ctx context.Context, fleetName string) bool {
 	if started, _ := st.Tenure.Started(); st.now().Boot-started.Boot >= decideTimeout {
-		return false, nil
+		return false
 	}
 	records, err := st.ledger.Cached(ctx, fleetName)
-	if err != nil {
-		return false, err
-	}
 	claimed := map[string]bool{}
 	st.ledger.Claims(fleetName, func(namespace string, cl ledger.Claim) { claimed[namespace] = cl != ledger.Claim{} })
-	return slices.ContainsFunc(records, func(o v1alpha1.NamespaceLeader) bool {
+	return err != nil || slices.ContainsFunc(records, func(o v1alpha1.NamespaceLeader) bool {
 		return o.Spec.State != v1alpha1.StateRetired && !claimed[o.Name]
-	}), nil
+	})
 }
 
 // fillPolicyStatus fills in the status of a policy. It returns when to check again.

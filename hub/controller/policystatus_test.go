@@ -22,6 +22,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/decide/decidetest"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/seal"
 )
@@ -123,6 +124,7 @@ func TestStatusOfAPolicy(t *testing.T) {
 		for kind, want := range map[string]string{
 			v1alpha1.ConditionAccepted: "True Accepted the policy is valid and acted on; overrides name Clusters that take " +
 				"no part, for shop (c-elsewhere)",
+			v1alpha1.ConditionAllManaged:        "True AllManaged ",
 			v1alpha1.ConditionReady:             "Unknown NotMeasured ",
 			v1alpha1.ConditionClustersReachable: "True Reachable ",
 			v1alpha1.ConditionClocksAgree:       "Unknown NotMeasured not measured closely enough yet: b-invalid, east, west",
@@ -145,6 +147,14 @@ func TestStatusOfAPolicy(t *testing.T) {
 		got := inShort(s.Conditions, v1alpha1.ConditionAccepted)
 		if *s.Namespaces != 1 || !strings.HasSuffix(got, ": bank (to older), shop (to older)") {
 			t.Errorf("%d namespaces, accepted: %s", *s.Namespaces, got)
+		}
+		older := fencing(decidetest.Locks(simLock))
+		older.Name, older.Spec.Namespaces.Names = "older", []string{"other"}
+		must(t, m.api.Create(t.Context(), older))
+		s, _ = m.status()
+		const refused = "the policy older fences the lock stock/stock"
+		if got := inShort(s.Conditions, v1alpha1.ConditionFencesInForce); !strings.Contains(got, refused) {
+			t.Errorf("another policy fences its lock: %s", got)
 		}
 		must(t, m.api.Get(t.Context(), shops, p))
 		p.Spec.Fencing, p.Generation = nil, 8
@@ -229,6 +239,7 @@ func TestPolicyShowsThatMostClustersAreLostSinceARestart(t *testing.T) {
 			}
 			m := newTestFleet(t, objects...)
 			m.ill("north", 0, 0)
+			m.ill("west", 14*time.Second, 0)
 			began := lease.Reading{Wall: testStart.Wall.Add(-test.began), Boot: testStart.Boot - test.began}
 			m.Tenure = succeeding(t, began, time.Minute, -time.Hour)
 			s, result := m.status()
@@ -259,6 +270,56 @@ func TestPolicyIsReconciledAgainWhenTheFirstHealthMayChange(t *testing.T) {
 			t.Errorf("again in %v, want %v", result.RequeueAfter, next("north"))
 		}
 	})
+}
+
+func TestPolicyIsReconciledAgainWhenTimeAloneMayChangeIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*testFleet)
+		want   time.Duration
+	}{
+		"namespaces are left out": {func(m *testFleet) {
+			m.lone.of[shops] = &loneSet{left: map[string]int{"east": 3}}
+		}, countAgain},
+		"bounds in the seal may fall": {func(m *testFleet) {
+			must(m.t, m.Seals.Raise(m.t.Context(), "fleet", "deleted", seal.Bounds{Duration: 15 * time.Second}))
+		}, lowersAfter},
+		"a fence has a minute to be checked": {func(m *testFleet) {
+			m.Clock = fixedClock{Wall: testStart.Wall.Add(50 * time.Second), Boot: testStart.Boot + 50*time.Second}
+			changeStored(m.t, m.api, policyOf("fleet", "shops", ""), func(p *v1alpha1.LeadershipPolicy) {
+				p.Spec.Fencing = decidetest.Locks(simLock)
+			})
+		}, 10 * time.Second},
+		"nothing may change": {func(*testFleet) {}, 0},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			m := newTestFleet(t, policyOf("fleet", "shops", "shop"))
+			m.Clock = fixedClock{Wall: testStart.Wall.Add(time.Hour), Boot: testStart.Boot + time.Hour}
+			test.change(m)
+			if _, result := m.status(); result.RequeueAfter != test.want {
+				t.Errorf("again in %v, want %v", result.RequeueAfter, test.want)
+			}
+		})
+	}
+}
+
+// An answer that comes later than a policy allows counts for no decision of that policy.
+func TestMembersAreJudgedByTheTimeoutsOfPolicies(t *testing.T) {
+	for took, counts := range map[time.Duration]bool{time.Second: true, 2 * time.Second: false} {
+		inBubble(t, took.String(), func(t *testing.T) {
+			p := policyOf("fleet", "shops", "shop")
+			p.Spec.Timings.RequestTimeoutMilliseconds = 1000
+			m := newTestFleet(t, p, clusterOf("fleet", "east", "5"))
+			m.status()
+			for _, kind := range []health.Kind{health.Read, health.Write} {
+				m.member("east").Observe(health.Observation{Kind: kind, At: testStart, Took: took, OK: true})
+			}
+			synctest.Wait()
+			is := m.member("east").Health(decide.ParsePolicy(p).Thresholds)
+			if (is.State == health.Healthy) != counts {
+				t.Errorf("it is %+v after an answer in %v", is, took)
+			}
+		})
+	}
 }
 
 // The status says why the seal cannot be used: it must not wait for the seal.
@@ -310,6 +371,14 @@ func TestPolicyStatusIsWrittenWhenItChanges(t *testing.T) {
 			}
 		}
 		answer = nil
+		n := w.statuses
+		changeStored(t, m.api, policyOf("fleet", "shops", ""), func(p *v1alpha1.LeadershipPolicy) {
+			p.Finalizers = []string{"example.com/x"}
+		})
+		must(t, m.api.Delete(t.Context(), policyOf("fleet", "shops", "")))
+		if _, result := m.status(); result != (reconcile.Result{}) || w.statuses != n {
+			t.Errorf("a policy that is being deleted: %+v, %d writes", result, w.statuses-n)
+		}
 		gone := requestAbout(types.NamespacedName{Namespace: "fleet", Name: "gone"})
 		m.statuses.lone.of[gone.NamespacedName] = &loneSet{}
 		if result, err := m.statuses.reconcilePolicy(t.Context(), gone); err != nil || result != (reconcile.Result{}) {
@@ -319,7 +388,6 @@ func TestPolicyStatusIsWrittenWhenItChanges(t *testing.T) {
 			t.Error("what was counted of a deleted policy is kept")
 		}
 		m.standby()
-		n := w.statuses
 		if result, err := m.statuses.reconcilePolicy(t.Context(), requestAbout(shops)); err != nil ||
 			result.RequeueAfter != notYet || w.statuses != n {
 			t.Errorf("a standby: %+v, %v, %d writes", result, err, w.statuses-n)
