@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fleet"
@@ -28,12 +29,13 @@ func TestPolicyLosesNamespacesThatAnotherOneOwns(t *testing.T) {
 		"the recorded owner loses nothing, and an older policy does": {[]string{"older", "shops"}, "older"},
 		"so does a younger one":                               {[]string{"shops", "younger"}, "younger"},
 		"the namespaces of a policy that is gone are unowned": {[]string{"older", "younger"}, ""},
+		"one that was never valid":                            {[]string{"older!", "shops"}, "older!"},
 	} {
 		c, _, _ := newTestHub(t)
 		ps := claims(test.policies...)
 		for _, p := range ps {
 			lost, loses := c.policies.lostNames(t.Context(), p, ps), p.Object.Name == test.loses
-			if (len(lost) > 0) != loses || c.policies.lostItsNamespace(t.Context(), p, ps) != loses {
+			if (len(lost) > 0) != loses || c.policies.lostItsNamespace(t.Context(), p, ps) != (loses && !p.Unknown) {
 				t.Errorf("%s: %s has lost %q", name, p.Object.Name, lost)
 			}
 		}
@@ -47,27 +49,42 @@ func TestPolicyFencesNothingInAnyMemberWhileAnotherOneOwnsTheNamespace(t *testin
 		return map[string]corev1.Namespace{"shop": namespaceOf("shop", team)}
 	}
 	for name, test := range map[string]struct {
-		shown shown
-		read  error // of other members
-		lost  []string
+		shown   shown
+		selects string // the team whose namespaces the other policy selects, if it does not name shop
+		read    error  // of other members
+		lost    []string
 	}{
 		"the owner selects it in every member": {
-			shown{"east": in("shop"), "west": in("shop")}, nil, []string{"shop"},
+			shown{"east": in("shop"), "west": in("shop")}, "", nil, []string{"shop"},
 		},
-		"in another member only":                        {shown{"east": in("shop"), "west": in("")}, nil, []string{"shop"}},
-		"another member is not read":                    {shown{"west": in("")}, errDisengaged, []string{"shop"}},
-		"another member does not have it":               {shown{"west": in("")}, nil, nil},
-		"only another member has it":                    {shown{"east": in("shop")}, nil, []string{"shop"}},
-		"in no member any more: it is about to lose it": {shown{"east": in(""), "west": in("")}, nil, nil},
+		"in another member only":                        {shown{"east": in("shop"), "west": in("")}, "", nil, []string{"shop"}},
+		"in a member that takes no part only":           {shown{"south": in("shop"), "west": in("")}, "", nil, nil},
+		"another member is not read":                    {shown{"west": in("")}, "", errDisengaged, []string{"shop"}},
+		"another member does not have it":               {shown{"west": in("")}, "", nil, nil},
+		"only another member has it":                    {shown{"east": in("shop")}, "", nil, []string{"shop"}},
+		"in no member any more: it is about to lose it": {shown{"east": in(""), "west": in("")}, "", nil, nil},
+		"both select it": {
+			shown{"east": in("shop"), "west": in("shop")}, "shop", nil, []string{"shop"},
+		},
+		"the other selects it in another member": {shown{"east": in("shop"), "west": in("desk")}, "shop", nil, nil},
+		"the other selects what is not there":    {shown{"east": in("shop")}, "shop", nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, s, _ := newTestHub(t)
 			east, west := fleet.Member{Key: eastKey, Connected: true}, fleet.Member{Key: westKey, Connected: true}
-			s.shown, s.space, s.spaces, s.refuses = []fleet.Member{east, west}, nil, test.shown, test.read
+			south := fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "south"}, PriorityReason: reason.NoPriority}
+			s.shown, s.space, s.spaces, s.refuses = []fleet.Member{east, west, south}, nil, test.shown, test.read
 			owner, other := policyOf("fleet", "shops", "none"), policyOf("fleet", "younger", "shop")
 			owner.Spec.Namespaces.Names = nil
 			owner.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "shop"}}
+			if test.selects != "" {
+				other.Spec.Namespaces.Names = nil
+				other.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": test.selects}}
+			}
 			ps := []*decide.Policy{decide.ParsePolicy(owner), decide.ParsePolicy(other)}
+			if fenced := c.policies.lostItsNamespace(t.Context(), ps[1], ps); fenced != (test.selects == "") {
+				t.Errorf("its lock is lost: %v, where any owner that selects by labels may own its namespace", fenced)
+			}
 			lost, err := c.policies.lostIn(t.Context(), ps[1], ps, west)
 			if err != nil || !slices.Equal(lost, test.lost) {
 				t.Errorf("in west it has lost %v, want %v (%v)", lost, test.lost, err)
@@ -178,6 +195,16 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 		}
 		if got := at(time.Hour + 3*decideTimeout); !maps.Equal(got, fallen) {
 			t.Errorf("then %v", got)
+		}
+	})
+	t.Run("not before what was promised before another edit has passed", func(t *testing.T) {
+		c, at := start(t)
+		at(0)
+		changeStored(t, c.Client, policyOf("fleet", "shops", ""), func(p *v1alpha1.LeadershipPolicy) {
+			p.Spec.Timings.LeaseDurationMilliseconds, p.Generation = 30_000, 2
+		})
+		if got := at(slow.Total()); got["shops"] != slow || again != slow.Total() {
+			t.Errorf("%v, again in %v", got, again)
 		}
 	})
 	t.Run("not before earlier tenures have ended", func(t *testing.T) {
