@@ -19,16 +19,19 @@ import (
 func TestCasesAreWhatDecisionsRestOn(t *testing.T) {
 	for name, test := range map[string]struct {
 		decides, owned bool
+		unsynced       bool
 		refuses        error // of the caller, once it has a case
 		want           int
 	}{
-		"decisions are made":                        {true, true, nil, 2},
-		"the caller takes none":                     {true, true, errRefused, 1},
-		"no decision is made":                       {false, true, nil, 0},
-		"what no policy owns holds up no other one": {true, false, nil, 0},
+		"decisions are made":                               {true, true, false, nil, 2},
+		"the caller takes none":                            {true, true, false, errRefused, 1},
+		"no decision is made":                              {false, true, false, nil, 0},
+		"what no policy owns holds up no other one":        {true, false, false, nil, 0},
+		"nothing is decided before the Clusters are known": {true, true, true, nil, 0},
 	} {
 		inBubble(t, name, func(t *testing.T) {
-			c, _, api := newTestHub(t)
+			c, f, api := newTestHub(t)
+			f.unsynced = test.unsynced
 			c.recordQueue.q = newTestQueue(t)
 			must(t, api.Create(t.Context(), recordOf("fleet", "till")))
 			changeStored(t, api, policyOf("fleet", "shops", ""), func(p *v1alpha1.LeadershipPolicy) {

@@ -15,7 +15,9 @@ func TestNamespacesOfADeletedFleetAreForgotten(t *testing.T) {
 	gone := apierrors.NewNotFound(corev1.Resource("namespaces"), "fleet")
 	ends := apierrors.NewForbidden(recordResource, "shop", errRefused)
 	ends.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-	undefined := apierrors.NewNotFound(recordResource, "shop")
+	undefined, bare := apierrors.NewNotFound(recordResource, "shop"), apierrors.NewNotFound(recordResource, "shop")
+	bare.ErrStatus.Details = nil
+	forbidden := apierrors.NewForbidden(corev1.Resource("namespaces"), "fleet", errRefused)
 	for name, test := range map[string]struct {
 		answers        []error // to the creation of the record, one for each decision
 		policy, closed bool    // closed: all that was promised has passed
@@ -26,6 +28,8 @@ func TestNamespacesOfADeletedFleetAreForgotten(t *testing.T) {
 		"it is gone, and a promise has not passed": {answers: []error{gone, gone}, known: true},
 		"it is gone, and a policy is cached":       {answers: []error{gone}, policy: true, closed: true, known: true},
 		"the definition of records is gone":        {answers: []error{undefined}, closed: true, fails: true, known: true},
+		"it is not known what is gone":             {answers: []error{bare}, closed: true, fails: true, known: true},
+		"the namespace must not be read":           {answers: []error{forbidden}, closed: true, fails: true, known: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, f, api := newTestHub(t)

@@ -45,6 +45,9 @@ func TestNothingIsDecidedWithoutWhatItRestsOn(t *testing.T) {
 		if v, err := c.gather(t.Context(), shop); (err == nil) != (name == "nothing") {
 			t.Errorf("%s: gathered: %+v, %v", name, v, err)
 		}
+		if name == "the record" && c.ledger.Knows(shop) {
+			t.Error("what could not be read is remembered")
+		}
 	}
 }
 

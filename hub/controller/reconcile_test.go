@@ -190,12 +190,12 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 			})
 		}
 	}
-	// Another decision on a large record without a policy was made just now.
-	large := func(policy bool) change {
+	// Another decision on a large record without a policy was made some time ago.
+	large := func(bytes int, policy bool, ago time.Duration) change {
 		return func(c *Controller, _ *fakeMembers, api testAPI) {
-			c.large.AllowN(testStart.Wall, 1)
+			c.large.AllowN(testStart.Wall.Add(-ago), 1)
 			changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
-				o.Labels = map[string]string{"team": strings.Repeat("x", 16<<10)}
+				o.Labels = map[string]string{"team": strings.Repeat("x", bytes)}
 			})
 			if !policy {
 				must(t, api.Delete(t.Context(), policyOf("fleet", "shops", "shop")))
@@ -207,8 +207,10 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 		want   time.Duration
 		fails  bool
 	}{
-		"a large record that no policy claims": {large(false), notYet, false},
-		"a large record that a policy claims":  {large(true), rightAway, false},
+		"a large record that no policy claims":            {large(16<<10, false, 0), notYet, false},
+		"a large record that no policy claims, 1 s later": {large(16<<10, false, time.Second), rightAway, false},
+		"a small record that no policy claims":            {large(1, false, 0), rightAway, false},
+		"a large record that a policy claims":             {large(16<<10, true, 0), rightAway, false},
 		"the tenure does not hold": {func(c *Controller, _ *fakeMembers, _ testAPI) {
 			c.Tenure = tenure.New(fixedClock(testStart), time.Second)
 		}, notYet, false},
@@ -370,8 +372,9 @@ func TestPresentTermIsRenewedWhileNothingIsDecided(t *testing.T) {
 			f := &fakeMembers{}
 			m.c.source = f
 			test.change(m, f)
+			m.c.moves.setWaiting(shop, true)
 			if got, err := m.c.reconcileNamespace(t.Context(), aboutShop); err != nil || got.RequeueAfter != notYet ||
-				m.c.moves.giving[shop] {
+				m.c.moves.giving[shop] != (f.other != "") {
 				t.Fatalf("%+v, %v; waits for the leader's cluster: %v", got, err, m.c.moves.giving[shop])
 			}
 			if renews := m.renews(p); renews != test.renews {
@@ -485,6 +488,9 @@ func TestPolicyNeverTouchesTheClustersOfAnotherNamespace(t *testing.T) {
 		}
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(other), other); !apierrors.IsNotFound(err) {
 			t.Errorf("of %s: a namespace without Clusters has a record: %+v, %v", of, other.Spec, err)
+		}
+		if c.ledger.Knows(client.ObjectKeyFromObject(other)) {
+			t.Errorf("of %s: a namespace without Clusters is remembered", of)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -89,8 +91,9 @@ func TestDecisionsThatAMemberTriggers(t *testing.T) {
 			}
 		}
 		all, shops := []string{"fleet/left", "fleet/shop", "fleet/till"}, []string{"fleet/shops"}
-		m.Client = bounded(m.api)
-		m.sources.memberChanged(eastKey)
+		must(t, m.SetupWithManager(&fakeManager{local: newFakeLocalManager(m.api)}))
+		m.Controller.events, m.Client = m.events, bounded(m.api)
+		m.changes("east", func(c *clusterv1.Cluster) { c.Labels[v1alpha1.PriorityLabel] = "6" })
 		expects("a member changed", all, shops)
 		if a.woken != 1 || b.woken != 0 || len(m.events.events) != 1 {
 			t.Errorf("woken: %d in the fleet, %d elsewhere; events %q", a.woken, b.woken, m.events.events)
@@ -215,6 +218,20 @@ func TestAPolicyCountsFromItsEventOn(t *testing.T) {
 			if got := m.sources.isConcerned(t.Context(), key); got != step.want {
 				t.Errorf("%s: its namespace is concerned: %v", step.what, got)
 			}
+		}
+		lists := 0
+		m.Client = checked(m.api, func(context.Context, string, runtime.Object) error {
+			if lists++; lists == 1 {
+				m.policies.changed("fleet") // while the list is under way
+			}
+			return nil
+		})
+		m.policies.changed("fleet")
+		for range 3 {
+			m.sources.isConcerned(t.Context(), key)
+		}
+		if lists != 2 {
+			t.Errorf("policies are listed %d times, want twice: once more after the event of a policy", lists)
 		}
 	})
 }
