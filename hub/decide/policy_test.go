@@ -16,6 +16,7 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 var (
@@ -148,8 +149,9 @@ func TestFencesInAMember(t *testing.T) {
 func TestDefaultsOfAPolicy(t *testing.T) {
 	p := decide.ParsePolicy(decidetest.PolicyFor("fleet", "shops", "shop"))
 	if p.Invalid != nil || !p.Election.FailOverWhenMostUnreachable || p.Election.Acknowledged ||
-		p.Election.LeaseName != v1alpha1.DefaultLeaseName || p.MostMoves != int(v1alpha1.DefaultMaxConcurrentMoves) {
-		t.Errorf("%+v, %v", p.Election, p.Invalid)
+		p.Election.LeaseName != v1alpha1.DefaultLeaseName || p.MostMoves != int(v1alpha1.DefaultMaxConcurrentMoves) ||
+		p.Bounds() != (seal.Bounds{Duration: 15 * time.Second, Skew: time.Second}) {
+		t.Errorf("%+v, %v, bounds %+v", p.Election, p.Invalid, p.Bounds())
 	}
 	if want := (health.Thresholds{Timeout: 3 * time.Second, UnreachableAfter: 10 * time.Second,
 		RecoverAfter: 5 * time.Second}); p.Thresholds != want {

@@ -388,6 +388,12 @@ func TestStatusWaitsForTheWritesOfRecords(t *testing.T) {
 			t.Errorf("%s: due in %v, want %v", name, got, test.want)
 		}
 	}
+	l, _ := newTestLedger(t, nil)
+	e := take(t, l)
+	persist(t, l, e, Change{Record: eastLeads(20), Persist: true})
+	if got := l.StatusDueIn(e); got != statusWaits {
+		t.Errorf("a new record: due in %v", got)
+	}
 	// Machines start their clocks at 0, which is no time at which a record was written.
 	if got := New(&Options{Clock: fixedClock{Boot: time.Millisecond}}).StatusDueIn(&Entry{}); got != 0 {
 		t.Errorf("a record that this tenure has not written: due in %v", got)
