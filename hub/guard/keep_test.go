@@ -190,7 +190,7 @@ func TestRemove_LeavesOnlyFencesOfOtherHubsAndFleets(t *testing.T) {
 	other := hubOf(t).Options
 	other.Hub = "another"
 	for _, h := range []*guard.Keeper{guard.NewKeeper(other), newHub(client, "branch").Keeper} {
-		if err := h.Remove(t.Context()); err != nil {
+		if err := h.Remove(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := read(t.Context(), client, fence.Names()[1]); err != nil {
@@ -198,7 +198,7 @@ func TestRemove_LeavesOnlyFencesOfOtherHubsAndFleets(t *testing.T) {
 		}
 	}
 	for range 2 { // what is missing counts as removed
-		if err := hubOf(t).Remove(t.Context()); err != nil {
+		if err := hubOf(t).Remove(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -108,8 +108,9 @@ func (k *Keeper) Keep(ctx context.Context, d Desired) {
 	k.noteSilence(silent)
 }
 
-// Remove removes the fences of this hub and the guard. A hub that may not list fences has installed none.
-func (k *Keeper) Remove(ctx context.Context) error {
+// Remove removes the fences of this hub, and the guard too where that is wanted. A hub that may not list fences has
+// installed none.
+func (k *Keeper) Remove(ctx context.Context, andGuard bool) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	k.Forget()
@@ -123,7 +124,7 @@ func (k *Keeper) Remove(ctx context.Context) error {
 	if k.unlisted != nil && !errors.Is(k.unlisted, ErrForbidden) {
 		return k.unlisted
 	}
-	if err := k.removeFences(ctx, nil, nil); err != nil {
+	if err := k.removeFences(ctx, nil, nil); err != nil || !andGuard {
 		return err
 	}
 	for _, p := range k.guard {

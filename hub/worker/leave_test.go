@@ -21,7 +21,8 @@ func of(hub string, c lease.Content) lease.Content {
 	return c
 }
 
-// A guard stays where another hub has Leases, and where a Lease of this one may be left.
+// A guard stays where another hub has Leases, and where a Lease of this one may be left. A fence whose Leases are gone
+// would refuse everybody.
 func TestLeave_RemovesTheGuardAndForgetsTheMember(t *testing.T) {
 	second, another := eastLease(20), of("another", eastLease(20))
 	second.Name = "second"
@@ -41,22 +42,23 @@ func TestLeave_RemovesTheGuardAndForgetsTheMember(t *testing.T) {
 		leases    []lease.Content
 		change    func(*env)
 		removed   bool // the guard
+		fenced    bool // a fence is left
 		known     bool // the member, to the fleet
 		unchecked bool // whether the guard and the fences are in force
 	}
 	rows(t, map[string]row{
-		"no Lease is left":               {nil, func(*env) {}, true, false, true},
-		"the guard cannot be removed":    {nil, to(false, forbidden), false, true, true},
-		"the fences cannot be listed":    {nil, to(true, internal), false, true, true},
-		"the fences may not be listed":   {nil, to(true, forbidden), true, false, true},
-		"the member was not read yet":    {nil, unread, false, true, false},
-		"the replica is a standby":       {nil, func(r *env) { r.standby = true }, false, true, false},
-		"another installation serves":    {nil, func(r *env) { r.by = them }, false, true, false},
-		"a Lease of this hub is left":    {[]lease.Content{eastLease(20)}, func(*env) {}, false, true, false},
-		"a Lease of another hub is left": {[]lease.Content{another}, func(*env) {}, false, false, false},
-		"Leases of both are left":        {[]lease.Content{another, second}, func(*env) {}, false, true, false},
-		"it moved to another hub":        {nil, func(r *env) { r.is("east", moves) }, false, false, false},
-		"the fleet does not know it":     {nil, func(r *env) { r.Forget(eastKey) }, false, false, false},
+		"no Lease is left":               {nil, func(*env) {}, true, false, false, true},
+		"the guard cannot be removed":    {nil, to(false, forbidden), false, true, true, true},
+		"the fences cannot be listed":    {nil, to(true, internal), false, true, true, true},
+		"the fences may not be listed":   {nil, to(true, forbidden), true, true, false, true},
+		"the member was not read yet":    {nil, unread, false, true, true, false},
+		"the replica is a standby":       {nil, func(r *env) { r.standby = true }, false, true, true, false},
+		"another installation serves":    {nil, func(r *env) { r.by = them }, false, true, true, false},
+		"a Lease of this hub is left":    {[]lease.Content{eastLease(20)}, func(*env) {}, false, true, true, false},
+		"a Lease of another hub is left": {[]lease.Content{another}, func(*env) {}, false, false, false, true},
+		"Leases of both are left":        {[]lease.Content{another, second}, func(*env) {}, false, true, true, false},
+		"it moved to another hub":        {nil, func(r *env) { r.is("east", moves) }, false, true, false, false},
+		"the fleet does not know it":     {nil, func(r *env) { r.Forget(eastKey) }, false, true, false, false},
 	}, func(t *testing.T, row row) {
 		r := newEnv(t, allJobs)
 		r.kept()
@@ -68,6 +70,9 @@ func TestLeave_RemovesTheGuardAndForgetsTheMember(t *testing.T) {
 		r.runs(r.keep)()
 		if removed := len(r.east.holds(guard.Name)) == 0; removed != row.removed {
 			t.Errorf("the guard is removed: %v, want %v", removed, row.removed)
+		}
+		if left := r.east.holds(allJobs.Name()); len(left) > 0 != row.fenced {
+			t.Errorf("fences are left: %q, want any: %v", left, row.fenced)
 		}
 		if known := r.knows("east"); known != row.known {
 			t.Errorf("the member is known: %v, want %v", known, row.known)
