@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/worker"
@@ -219,7 +220,7 @@ func TestEventsOfWorkers(t *testing.T) {
 		records := func() {
 			h, reader := workersHub{m.Controller}, types.NamespacedName{Namespace: "pods", Name: "a"}
 			h.RecordReader(eastKey, reader, corev1.EventTypeNormal, "ReaderSilent", "pods/a is silent")
-			h.RecordMended(eastKey, "the fence was put back")
+			h.RecordGuard(eastKey, reason.FenceMended, "the fence was put back")
 			h.RecordReader(eastKey, types.NamespacedName{}, corev1.EventTypeWarning, "TooMany", "no more of them are read")
 		}
 		records()

@@ -84,8 +84,8 @@ func (h workersHub) RecordReader(key fleet.Key, registration types.NamespacedNam
 	h.recordOnCluster(key, related, kind, why, "Register", message)
 }
 
-func (h workersHub) RecordMended(key fleet.Key, message string) {
+func (h workersHub) RecordGuard(key fleet.Key, why reason.Reason, message string) {
 	if h.Serves(key.Fleet) {
-		h.recordOnCluster(key, nil, corev1.EventTypeWarning, string(reason.FenceMended), "Fence", message)
+		h.recordOnCluster(key, nil, corev1.EventTypeWarning, string(why), "Guard", message)
 	}
 }

@@ -192,8 +192,8 @@ func (r *env) RecordReader(_ fleet.Key, _ types.NamespacedName, _, reason, messa
 	r.locked(func() { r.events = append(r.events, reason+": "+message) })
 }
 
-func (r *env) RecordMended(_ fleet.Key, message string) {
-	r.locked(func() { r.events = append(r.events, message) })
+func (r *env) RecordGuard(_ fleet.Key, why reason.Reason, message string) {
+	r.locked(func() { r.events = append(r.events, string(why)+": "+message) })
 }
 
 // will waits until nothing goes on, and changes what the member, the hub or the fleet answers.

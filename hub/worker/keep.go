@@ -32,6 +32,7 @@ func (w *Worker) keep(ctx context.Context) {
 			w.leave(ctx)
 			continue
 		}
+		w.stuck = ""
 		if !served {
 			_, served = w.Hub.Serve(ctx, w.Member.Fleet)
 		}

@@ -2,11 +2,14 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/guard"
 )
 
 // relinquishTimeout bounds one attempt to remove the marks from a fleet's records.
@@ -45,6 +48,22 @@ func (w *Worker) leave(ctx context.Context) {
 	}
 	if err := w.Remove(ctx, !others); err == nil {
 		w.Fleet.Forget(m.Key)
+	} else if ctx.Err() == nil {
+		w.recordStuck(err)
+	}
+}
+
+// recordStuck logs why a member cannot be left, and records an event when the reason changes.
+func (w *Worker) recordStuck(err error) {
+	message := "the hub cannot remove its admission policies from the cluster: " + transport.Shorten(bare(err))
+	w.Log.V(1).Info(message)
+	why := reason.Unreachable
+	if errors.Is(err, guard.ErrForbidden) {
+		why = reason.Forbidden
+	}
+	if why != w.stuck {
+		w.stuck = why
+		w.Hub.RecordGuard(w.Member.Key, why, message)
 	}
 }
 

@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/publish"
@@ -45,29 +47,35 @@ func TestLeave_RemovesTheGuardAndForgetsTheMember(t *testing.T) {
 		fenced    bool // a fence is left
 		known     bool // the member, to the fleet
 		unchecked bool // whether the guard and the fences are in force
+		event     reason.Reason
 	}
 	rows(t, map[string]row{
-		"no Lease is left":               {nil, func(*env) {}, true, false, false, true},
-		"the guard cannot be removed":    {nil, to(false, forbidden), false, true, true, true},
-		"the fences cannot be listed":    {nil, to(true, internal), false, true, true, true},
-		"the fences may not be listed":   {nil, to(true, forbidden), true, true, false, true},
-		"the member was not read yet":    {nil, unread, false, true, true, false},
-		"the replica is a standby":       {nil, func(r *env) { r.standby = true }, false, true, true, false},
-		"another installation serves":    {nil, func(r *env) { r.by = them }, false, true, true, false},
-		"a Lease of this hub is left":    {[]lease.Content{eastLease(20)}, func(*env) {}, false, true, true, false},
-		"a Lease of another hub is left": {[]lease.Content{another}, func(*env) {}, false, false, false, true},
-		"Leases of both are left":        {[]lease.Content{another, second}, func(*env) {}, false, true, true, false},
-		"it moved to another hub":        {nil, func(r *env) { r.is("east", moves) }, false, true, false, false},
-		"the fleet does not know it":     {nil, func(r *env) { r.Forget(eastKey) }, false, true, false, false},
+		"no Lease is left":               {nil, func(*env) {}, true, false, false, true, ""},
+		"the guard cannot be removed":    {nil, to(false, forbidden), false, true, true, true, reason.Forbidden},
+		"the fences cannot be listed":    {nil, to(true, internal), false, true, true, true, reason.Unreachable},
+		"the fences may not be listed":   {nil, to(true, forbidden), true, true, false, true, ""},
+		"the member was not read yet":    {nil, unread, false, true, true, false, ""},
+		"the replica is a standby":       {nil, func(r *env) { r.standby = true }, false, true, true, false, ""},
+		"another installation serves":    {nil, func(r *env) { r.by = them }, false, true, true, false, ""},
+		"a Lease of this hub is left":    {[]lease.Content{eastLease(20)}, func(*env) {}, false, true, true, false, ""},
+		"a Lease of another hub is left": {[]lease.Content{another}, func(*env) {}, false, false, false, true, ""},
+		"Leases of both are left":        {[]lease.Content{another, second}, func(*env) {}, false, true, true, false, ""},
+		"it moved to another hub":        {nil, func(r *env) { r.is("east", moves) }, false, true, false, false, ""},
+		"the fleet does not know it":     {nil, func(r *env) { r.Forget(eastKey) }, false, true, false, false, ""},
 	}, func(t *testing.T, row row) {
 		r := newEnv(t, allJobs)
 		r.kept()
+		end := r.runs(r.keep)
 		r.east.loses("/leases/")
 		r.has(row.leases...)
 		r.reads()
 		r.is("east", goes)
 		row.change(r)
-		r.runs(r.keep)()
+		for range 2 {
+			r.Wake()
+			synctest.Wait()
+		}
+		end()
 		if removed := len(r.east.holds(guard.Name)) == 0; removed != row.removed {
 			t.Errorf("the guard is removed: %v, want %v", removed, row.removed)
 		}
@@ -81,6 +89,10 @@ func TestLeave_RemovesTheGuardAndForgetsTheMember(t *testing.T) {
 			if unchecked := errors.Is(err, ErrUnchecked); unchecked != row.unchecked {
 				t.Errorf("the worker reports %v", err)
 			}
+		}
+		named := func(event string) bool { return strings.HasPrefix(event, string(row.event)+": the hub cannot remove") }
+		if n := len(r.events); n > 1 || (n == 1) != (row.event != "") || n == 1 && !named(r.events[0]) {
+			t.Errorf("events are %q", r.events)
 		}
 	})
 }

@@ -94,8 +94,8 @@ type Hub interface {
 	// RecordReader records an event about a reader on the member's Cluster, of a kind such as Normal. registration
 	// names the reader's registration; the empty name stands for all.
 	RecordReader(key fleet.Key, registration types.NamespacedName, kind, reason, message string)
-	// RecordMended records an event on the member's Cluster: a fence was restored.
-	RecordMended(key fleet.Key, message string)
+	// RecordGuard records a warning about the guard or a fence on the member's Cluster.
+	RecordGuard(key fleet.Key, why reason.Reason, message string)
 }
 
 // Worker works in one member. Make it with New, then call Run.
@@ -105,6 +105,7 @@ type Worker struct {
 	observer *observer
 	required *required
 	wake     chan struct{} // holds one: check whether the member is leaving
+	stuck    reason.Reason // why the member cannot be left, as recorded last
 
 	mu         sync.Mutex
 	publisher  *publish.Publisher // nil until the seal is known
@@ -119,7 +120,8 @@ func New(o Options) *Worker {
 		MayWrite: o.mayWrite,
 		Changed:  func() { o.Hub.Changed(o.Member.Key, "") },
 		Mended: func(fence string) {
-			o.Hub.RecordMended(o.Member.Key, "the fence "+fence+" was edited or deleted in the cluster: the hub has restored it")
+			o.Hub.RecordGuard(o.Member.Key, reason.FenceMended,
+				"the fence "+fence+" was edited or deleted in the cluster: the hub has restored it")
 		},
 	})
 	return &Worker{
