@@ -58,9 +58,9 @@ func TestWhichFencesAMemberMustHaveInForce(t *testing.T) {
 		"the fence of other namespaces is":   {both, ofOthers, "", false, false, nil},
 		"a fence that only warns is missing": {warns, missing, "", false, false, nil},
 		// An outage of the hub must not move a leader because its fences were not probed yet.
-		"a stored fence of the leader":      {jobs, fails(worker.ErrStored), "east", false, false, nil},
-		"a stored fence of another cluster": {jobs, fails(worker.ErrStored), "west", true, true, nil},
-		"a fence that was not checked yet":  {jobs, fails(worker.ErrUnchecked), "east", true, true, nil},
+		"a stored fence of the leader":      {jobs, fails(guard.ErrStored), "east", false, false, nil},
+		"a stored fence of another cluster": {jobs, fails(guard.ErrStored), "west", true, true, nil},
+		"a fence that was not checked yet":  {jobs, fails(guard.ErrUnchecked), "east", true, true, nil},
 		"the fence of a lock is missing":    {lock, missing, "", true, true, nil},
 		"an older policy fences the lock":   {lock, missing, "", false, false, sharesLocks},
 		"the policy was never valid":        {jobs, missing, "", false, false, neverValid},
@@ -102,7 +102,7 @@ func TestLockIsRefusedByClustersWithoutThePolicysNamespace(t *testing.T) {
 		"only the policy's namespace exists":            {nil, nil, here, guard.NotAllowedError{}, false},
 		"the policy's namespace is about to be deleted": {there, nil, ending, guard.ErrNotEnforced, false},
 		"west is not reached, its cache is empty": {
-			nil, nil, func(m *decide.Member) { m.Connected = false }, worker.ErrUnchecked, true,
+			nil, nil, func(m *decide.Member) { m.Connected = false }, guard.ErrUnchecked, true,
 		},
 	} {
 		c, f, _ := newTestHub(t)
@@ -141,8 +141,8 @@ func TestPolicyShowsItsFences(t *testing.T) {
 		after   time.Duration // from the start of the tenure
 		want    string        // as a prefix
 	}{
-		"a fence is not checked yet":         {jobs, worker.ErrUnchecked, time.Minute - 1, "Unknown FenceUnchecked east ("},
-		"a fence is not checked in a minute": {jobs, worker.ErrUnchecked, time.Minute, "False Unfenced east ("},
+		"a fence is not checked yet":         {jobs, guard.ErrUnchecked, time.Minute - 1, "Unknown FenceUnchecked east ("},
+		"a fence is not checked in a minute": {jobs, guard.ErrUnchecked, time.Minute, "False Unfenced east ("},
 		"two fences are not allowed": {locks, denied, time.Minute, "False Unfenced east (an administrator of the cluster " +
 			"has to allow what is fenced outside the policy's namespaces: kubectl label namespace stock " +
 			"leasecast.dev/fencing=allowed)"},

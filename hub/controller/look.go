@@ -19,7 +19,7 @@ import (
 
 // lookAt returns the view of one member for one namespace.
 func (ms *members) lookAt(ctx context.Context, m fleet.Member, namespace string) (decide.Member, error) {
-	mv := decide.Member{Member: m, Unguarded: worker.ErrUnchecked, Required: worker.Required{Err: worker.ErrUnread}}
+	mv := decide.Member{Member: m, Unguarded: guard.ErrUnchecked, Required: worker.Required{Err: worker.ErrUnread}}
 	if w := ms.worker(m.Key); w != nil {
 		mv.Publisher, mv.Unguarded, mv.Readers = w.Publisher(), w.Unguarded(), w.Readers(namespace)
 	}
@@ -92,14 +92,14 @@ func (ms *members) addFences(ctx context.Context, v *decide.Snapshot, m *decide.
 	w := ms.worker(m.Key)
 	for _, f := range fences {
 		lock, isLock := f.Lock()
-		since, err := time.Duration(0), worker.ErrUnchecked
+		since, err := time.Duration(0), guard.ErrUnchecked
 		if w != nil {
 			since, err = w.FencedSince(f, v.Key.Name)
 		}
 		if isLock && ms.mayBeHeld(ctx, m, lock.Namespace) {
 			m.Refusals = append(m.Refusals, decide.Refusal{Lock: lock.String(), Since: since, Err: err})
 		}
-		if m.Name == v.Record.Leader && errors.Is(err, worker.ErrStored) {
+		if m.Name == v.Record.Leader && errors.Is(err, guard.ErrStored) {
 			err = nil // after an outage of the hub, unchecked fences move no leader
 		}
 		m.Unfenced = cmp.Or(m.Unfenced, err)

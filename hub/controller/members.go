@@ -220,7 +220,7 @@ func (c *Controller) Work(key fleet.Key) (Work, bool) {
 		return Work{}, false
 	}
 	err := w.Unguarded()
-	checked := !errors.Is(err, worker.ErrUnchecked)
+	checked := !errors.Is(err, guard.ErrUnchecked)
 	return Work{Guarded: err == nil, Checked: checked, Readers: w.Publisher().Readers.Count()}, true
 }
 

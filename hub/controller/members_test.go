@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +23,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
-	"github.com/leasecast/leasecast/hub/worker"
+	"github.com/leasecast/leasecast/hub/guard"
 )
 
 // emptyCluster is an engaged cluster whose caches show nothing.
@@ -202,7 +201,7 @@ func TestWorkInAMember(t *testing.T) {
 		t.Errorf("a worker that has no seal yet: %+v", work)
 	}
 	for want, unguarded := range map[Work]error{
-		{Guarded: true, Checked: true}: nil, {Checked: true}: errRefused, {}: worker.ErrUnchecked,
+		{Guarded: true, Checked: true}: nil, {Checked: true}: errRefused, {}: guard.ErrUnchecked,
 	} {
 		w := &fakeWorker{publisher: newTestMember(t).publisher(), unguarded: unguarded}
 		c.members.of[eastKey] = &memberState{worker: w}
@@ -219,14 +218,14 @@ func TestEventsOfWorkers(t *testing.T) {
 		m := newTestFleetAtWork(t)
 		records := func() {
 			h, reader := workersHub{m.Controller}, types.NamespacedName{Namespace: "pods", Name: "a"}
-			h.RecordReader(eastKey, reader, corev1.EventTypeNormal, "ReaderSilent", "pods/a is silent")
+			h.RecordReader(eastKey, reader, "ReaderSilent", "pods/a is silent")
 			h.RecordGuard(eastKey, reason.FenceMended, "the fence was put back")
-			h.RecordReader(eastKey, types.NamespacedName{}, corev1.EventTypeWarning, "TooMany", "no more of them are read")
+			h.RecordReader(eastKey, types.NamespacedName{}, "TooMany", "no more of them are read")
 		}
 		records()
 		m.standby()
 		records()
-		want := []string{"*v1beta2.Cluster Normal ReaderSilent: pods/a is silent",
+		want := []string{"*v1beta2.Cluster Warning ReaderSilent: pods/a is silent",
 			"*v1beta2.Cluster Warning FenceMended: the fence was put back",
 			"*v1beta2.Cluster Warning TooMany: no more of them are read"}
 		if !slices.Equal(m.events.events, want) || !slices.Equal(m.events.related, []string{"Lease pods/a"}) {

@@ -228,7 +228,7 @@ func (st *policyStatuses) findLocks(
 func (st *policyStatuses) missingFence(m decide.Member, fences []guard.Fence) error {
 	w := st.members.worker(m.Key)
 	if w == nil {
-		return worker.ErrUnchecked
+		return guard.ErrUnchecked
 	}
 	var errs []error
 	var denied guard.NotAllowedError

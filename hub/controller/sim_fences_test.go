@@ -186,7 +186,7 @@ func (s *simWorker) Unfenced(f guard.Fence, _ string) error {
 	is, known := s.found[f.Name()]
 	switch {
 	case !known:
-		return worker.ErrUnchecked
+		return guard.ErrUnchecked
 	case is.err != nil:
 		return is.err
 	case !is.inForce:

@@ -68,7 +68,9 @@ func (h workersHub) RelinquishRecords(ctx context.Context, fleetName string) err
 	return h.ledger.Relinquish(ctx, fleetName)
 }
 
-func (h workersHub) RecordReader(key fleet.Key, registration types.NamespacedName, kind, why, message string) {
+func (h workersHub) RecordReader(
+	key fleet.Key, registration types.NamespacedName, why reason.Reason, message string,
+) {
 	if !h.Serves(key.Fleet) {
 		return
 	}
@@ -81,7 +83,7 @@ func (h workersHub) RecordReader(key fleet.Key, registration types.NamespacedNam
 			Name: registration.Name,
 		}
 	}
-	h.recordOnCluster(key, related, kind, why, "Register", message)
+	h.recordOnCluster(key, related, corev1.EventTypeWarning, string(why), "Register", message)
 }
 
 func (h workersHub) RecordGuard(key fleet.Key, why reason.Reason, message string) {

@@ -14,9 +14,9 @@ import (
 	"github.com/leasecast/leasecast/hub/act"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/skew"
-	"github.com/leasecast/leasecast/hub/worker"
 )
 
 // Candidate is a member as a candidate. Detail is what was reported about its Reason, or empty.
@@ -79,7 +79,7 @@ func fenceOf(err error) election.Fence {
 	switch {
 	case err == nil:
 		return election.FenceInForce
-	case errors.Is(err, worker.ErrUnchecked):
+	case errors.Is(err, guard.ErrUnchecked):
 		return election.FenceUnchecked
 	default:
 		return election.FenceMissing

@@ -19,14 +19,13 @@ import (
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
-	"github.com/leasecast/leasecast/hub/worker"
 )
 
 // Rules 12 and 15: the election decides by the fences that deadlines rely on, in each cluster.
 func TestFencesInACluster(t *testing.T) {
 	for want, err := range map[election.Fence]error{
 		election.FenceInForce: nil, election.FenceMissing: guard.ErrNotEnforced,
-		election.FenceUnchecked: fmt.Errorf("east: %w", worker.ErrUnchecked),
+		election.FenceUnchecked: fmt.Errorf("east: %w", guard.ErrUnchecked),
 	} {
 		cs, _ := decidetest.Candidates(shopView(decidetest.EastLeads(20), measured("east", agrees, func(m *member) {
 			m.UnfencedByLease = err

@@ -32,7 +32,7 @@ type Fence struct {
 	selector  *metav1.LabelSelector // and the matching ones
 	lost      []string              // excluded, because another policy owns them
 	warns     bool
-	schedules *metav1.LabelSelector           // selects Jobs; nil: the fence does not cover Jobs
+	schedules labels.Selector                 // selects Jobs; nil: the fence does not cover Jobs
 	lock      *locks.Lock                     // nil: the fence does not cover a lock
 	accounts  []v1alpha1.FencedServiceAccount // the accounts whose writes it covers
 	elsewhere []string                        // namespaces whose administrator has to allow the fence
@@ -80,7 +80,7 @@ func Fences(hub string, o *v1alpha1.LeadershipPolicy, lost []string) (fs []Fence
 	}
 	if fencing.Schedules != nil {
 		f := newFence(hub, o, "schedules", schedulesSpec(fencing.Schedules), lost, nil)
-		f.schedules = fencing.Schedules
+		f.schedules, _ = metav1.LabelSelectorAsSelector(fencing.Schedules) // it is valid, or the policy is not
 		fs = append(fs, f)
 	}
 	for _, l := range locks.Of(fencing) {
@@ -111,7 +111,7 @@ func (f Fence) Warns() bool { return f.warns }
 
 // Schedules returns the selector of the Jobs that the fence covers, by their labels. It is nil if the fence does
 // not cover Jobs.
-func (f Fence) Schedules() *metav1.LabelSelector { return f.schedules }
+func (f Fence) Schedules() labels.Selector { return f.schedules }
 
 // Covers reports whether the fence covers a namespace that the policy matches.
 func (f Fence) Covers(namespace string) bool { return !slices.Contains(f.lost, namespace) }

@@ -211,7 +211,7 @@ func (s *store) ensure(ctx context.Context, resource string, want object) (chang
 		return unchanged, nil
 	}
 	if !s.MayWrite() {
-		return unchanged, errMayNotWrite
+		return unchanged, ErrMayNotWrite
 	}
 	s.note(id, nil) // if no answer arrives, it is not known what is stored
 	got, err := s.write(ctx, resource, have, exists, want)
@@ -270,7 +270,7 @@ func (s *store) write(ctx context.Context, resource string, have metav1.ObjectMe
 // remove removes an object. A missing one counts as removed.
 func (s *store) remove(ctx context.Context, resource, name string) error {
 	if !s.MayWrite() {
-		return errMayNotWrite
+		return ErrMayNotWrite
 	}
 	err := s.rest().Delete().Resource(resource).Name(name).Body(&metav1.DeleteOptions{}).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -22,8 +22,8 @@ var (
 	ErrUnsupported = errors.New("the cluster serves no ValidatingAdmissionPolicies: it needs Kubernetes 1.30 or later")
 	// ErrNotEnforced is wrapped when the member does not enforce the policy, or not yet.
 	ErrNotEnforced = errors.New("the cluster does not refuse yet what it must")
-	// errMayNotWrite means that nothing was sent.
-	errMayNotWrite = errors.New("this hub may not write to the cluster any more")
+	// ErrMayNotWrite is returned where nothing was sent.
+	ErrMayNotWrite = errors.New("this hub may not write to the cluster any more")
 )
 
 // Verify returns nil if the member's API server rejects forbidden writes by exactly the policies that Policies

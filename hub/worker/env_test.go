@@ -188,8 +188,8 @@ func (r *env) RelinquishRecords(ctx context.Context, _ string) error {
 	return r.records
 }
 
-func (r *env) RecordReader(_ fleet.Key, _ types.NamespacedName, _, reason, message string) {
-	r.locked(func() { r.events = append(r.events, reason+": "+message) })
+func (r *env) RecordReader(_ fleet.Key, _ types.NamespacedName, why reason.Reason, message string) {
+	r.locked(func() { r.events = append(r.events, string(why)+": "+message) })
 }
 
 func (r *env) RecordGuard(_ fleet.Key, why reason.Reason, message string) {

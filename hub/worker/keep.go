@@ -18,12 +18,6 @@ import (
 // keepEvery is how often the desired fences, and the namespaces that they cover, are read from caches.
 const keepEvery = 500 * time.Millisecond
 
-// The errors of a guard or a fence without a result.
-var (
-	ErrUnchecked = guard.ErrUnchecked
-	ErrStored    = guard.ErrStored
-)
-
 // keep keeps the guard and the fences of the member, and removes them once the member takes no part, until ctx ends.
 func (w *Worker) keep(ctx context.Context) {
 	for ; ctx.Err() == nil; _ = wake.For(ctx, clock.RealClock{}, keepEvery, w.wake) {

@@ -86,7 +86,7 @@ func TestLeave_RemovesTheGuardAndForgetsTheMember(t *testing.T) {
 			t.Errorf("the member is known: %v, want %v", known, row.known)
 		}
 		for _, err := range []error{r.Unguarded(), r.Unfenced(allJobs, "")} {
-			if unchecked := errors.Is(err, ErrUnchecked); unchecked != row.unchecked {
+			if unchecked := errors.Is(err, guard.ErrUnchecked); unchecked != row.unchecked {
 				t.Errorf("the worker reports %v", err)
 			}
 		}

@@ -22,8 +22,6 @@ import (
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
-var errMayNotWrite = errors.New("this hub may not write to the cluster any more")
-
 const (
 	// wakeTries is how often the observer tries to wake the CronJobs of a term, once per turn.
 	wakeTries = 20
@@ -87,7 +85,7 @@ type waking struct {
 }
 
 // wakeTerm wakes the CronJobs of a term, and returns the progress.
-func (o *observer) wakeTerm(ctx context.Context, t fencedTerm, of *metav1.LabelSelector, is waking) waking {
+func (o *observer) wakeTerm(ctx context.Context, t fencedTerm, of labels.Selector, is waking) waking {
 	now := o.Clock.Now().Boot
 	// A status has whole seconds. upTo is the last one before the term, so that a tick at its very beginning is not
 	// lost.
@@ -114,11 +112,7 @@ func (o *observer) cronJobs(namespace string) batchclient.CronJobInterface {
 }
 
 // wakeCronJobs wakes the CronJobs whose Jobs match and that were last scheduled before upTo.
-func (o *observer) wakeCronJobs(ctx context.Context, namespace string, of *metav1.LabelSelector, upTo time.Time) error {
-	selector, err := metav1.LabelSelectorAsSelector(of)
-	if err != nil {
-		return err
-	}
+func (o *observer) wakeCronJobs(ctx context.Context, namespace string, of labels.Selector, upTo time.Time) error {
 	list := metav1.ListOptions{Limit: cronJobsPage}
 	for {
 		page, err := o.cronJobs(namespace).List(ctx, list)
@@ -129,7 +123,7 @@ func (o *observer) wakeCronJobs(ctx context.Context, namespace string, of *metav
 			job := &page.Items[i]
 			// The CronJob controller looks for ticks after this time.
 			last := cmp.Or(job.Status.LastScheduleTime, &job.CreationTimestamp)
-			if !selector.Matches(labels.Set(job.Spec.JobTemplate.Labels)) || !last.Time.Before(upTo) {
+			if !of.Matches(labels.Set(job.Spec.JobTemplate.Labels)) || !last.Time.Before(upTo) {
 				continue
 			}
 			if err := o.wakeCronJob(ctx, job, upTo); err != nil {
@@ -144,17 +138,14 @@ func (o *observer) wakeCronJobs(ctx context.Context, namespace string, of *metav
 
 // wakeCronJob sets the status of a CronJob so that everything before upTo counts as scheduled.
 func (o *observer) wakeCronJob(ctx context.Context, job *batchv1.CronJob, upTo time.Time) error {
-	data, err := json.Marshal(map[string]any{
+	data, _ := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": job.ResourceVersion}, // a Job may have been created since
 		"status":   map[string]any{"lastScheduleTime": metav1.NewTime(upTo)},
 	})
-	if err != nil {
-		return err
-	}
 	if !o.mayWrite() {
-		return errMayNotWrite
+		return guard.ErrMayNotWrite
 	}
-	_, err = o.cronJobs(job.Namespace).Patch(ctx, job.Name, types.MergePatchType, data,
+	_, err := o.cronJobs(job.Namespace).Patch(ctx, job.Name, types.MergePatchType, data,
 		metav1.PatchOptions{}, "status")
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("wake CronJob %s: %w", job.Name, err)

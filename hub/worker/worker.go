@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -91,9 +90,9 @@ type Hub interface {
 	Requires(ctx context.Context, key fleet.Key) ([]schema.GroupVersionResource, error)
 	// RelinquishRecords removes this hub's mark from the fleet's records.
 	RelinquishRecords(ctx context.Context, fleetName string) error
-	// RecordReader records an event about a reader on the member's Cluster, of a kind such as Normal. registration
-	// names the reader's registration; the empty name stands for all.
-	RecordReader(key fleet.Key, registration types.NamespacedName, kind, reason, message string)
+	// RecordReader records a warning about a reader on the member's Cluster. registration names the reader's
+	// registration; the empty name stands for all.
+	RecordReader(key fleet.Key, registration types.NamespacedName, why reason.Reason, message string)
 	// RecordGuard records a warning about the guard or a fence on the member's Cluster.
 	RecordGuard(key fleet.Key, why reason.Reason, message string)
 }
@@ -186,7 +185,7 @@ func (w *Worker) newPublisher(key seal.Key) *publish.Publisher {
 		Report:     func(write bool, sent lease.Reading, err error) { Report(w.Observe, write, sent, w.Clock.Now(), err) },
 		Changed:    func(namespace string) { w.Hub.Changed(m.Key, namespace) },
 		TellOfReader: func(registration types.NamespacedName, why reason.Reason, message string) {
-			w.Hub.RecordReader(m.Key, registration, corev1.EventTypeWarning, string(why), message)
+			w.Hub.RecordReader(m.Key, registration, why, message)
 		},
 		TooLarge: transport.ErrTooLarge,
 		Queue:    workqueue.NewTypedDelayingQueue[types.NamespacedName](),

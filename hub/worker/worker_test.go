@@ -20,6 +20,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
 )
@@ -111,7 +112,7 @@ func managedLease(namespace string) *coordinationv1.Lease {
 func TestRun_ReadsTheMemberAndWatchesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newEnv(t)
-		if r.Publisher() != nil || !errors.Is(r.Unguarded(), ErrUnchecked) || r.Readers("shop") != 0 {
+		if r.Publisher() != nil || !errors.Is(r.Unguarded(), guard.ErrUnchecked) || r.Readers("shop") != 0 {
 			t.Error("something is known before it begins")
 		}
 		defer r.runs(r.Run)()
