@@ -94,7 +94,6 @@ func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error)
 			return pauseSilent // another client keeps writing this Lease
 		}
 		return 0
-	case refused:
 	case ambiguous:
 		l.known.invalidate() // a read must show its outcome
 	}

@@ -80,8 +80,7 @@ func New(o Options) *Publisher {
 
 // Run reads every Lease of the member, then works until ctx ends. When it returns, no request is in flight.
 func (p *Publisher) Run(ctx context.Context) {
-	defer p.Queue.ShutDown()
-	defer context.AfterFunc(ctx, p.Queue.ShutDown)()
+	context.AfterFunc(ctx, p.Queue.ShutDown)
 	if err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 		return p.ReadAll(ctx), nil
 	}); err != nil {
