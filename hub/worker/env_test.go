@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
@@ -165,8 +166,12 @@ func (r *env) Changed(_ fleet.Key, namespace string) {
 func (r *env) FencesChanged(fleet.Key) { r.locked(func() { r.statuses++ }) }
 
 func (r *env) Requires(context.Context, fleet.Key) (required []schema.GroupVersionResource, err error) {
-	r.locked(func() { required = r.required })
-	return required, nil
+	r.locked(func() {
+		if err = r.unread; err == nil {
+			required = slices.Clone(r.required)
+		}
+	})
+	return required, err
 }
 
 func (r *env) Fences(context.Context, fleet.Key) (wanted []guard.Fence, invalid []string, err error) {
@@ -217,6 +222,18 @@ func moves(m *fleet.Member)       { m.Paused, m.DeleteForMove = true, true }
 func pauses(m *fleet.Member)      { m.Paused = true }
 func goes(m *fleet.Member)        { m.Gone = true }
 func takesNoPart(m *fleet.Member) { m.PriorityReason = reason.NoPriority }
+
+// unlisted has the cache fail with an error to list Leases, or namespaces.
+func (r *env) unlisted(leases bool, err error) {
+	r.east.shows(func(a *memberAPI) {
+		a.uncached = func(list client.ObjectList) error {
+			if _, is := list.(*coordinationv1.LeaseList); is == leases {
+				return err
+			}
+			return nil
+		}
+	})
+}
 
 // enqueued returns the namespaces for which a decision was enqueued, and forgets them.
 func (r *env) enqueued() (changed []string) {

@@ -303,6 +303,16 @@ func (a *memberAPI) sends(kind string, object any) {
 	synctest.Wait()
 }
 
+// ends ends all watches, as a server does after a while.
+func (a *memberAPI) ends() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range a.watches {
+		_ = w.Close()
+	}
+	a.watches = nil
+}
+
 // loses deletes what is stored whose paths contain a text.
 func (a *memberAPI) loses(text string) {
 	paths := a.holds(text)

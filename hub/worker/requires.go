@@ -207,6 +207,9 @@ func (r *required) watch(ctx context.Context, client metadata.ResourceInterface,
 
 // noteList notes all objects there are. What is known of a version stays.
 func (r *required) noteList(o *requiredObjects, items []metav1.PartialObjectMetadata) error {
+	if slices.ContainsFunc(items, func(o metav1.PartialObjectMetadata) bool { return o.Namespace == "" }) {
+		return errNoScope
+	}
 	r.mu.Lock()
 	before := o.of
 	o.err, o.of, o.n = nil, map[string]map[string]*objectHealth{}, 0
@@ -220,9 +223,6 @@ func (r *required) noteList(o *requiredObjects, items []metav1.PartialObjectMeta
 	}
 	r.mu.Unlock()
 	r.Hub.Changed(r.Member.Key, "")
-	if slices.ContainsFunc(items, func(o metav1.PartialObjectMetadata) bool { return o.Namespace == "" }) {
-		return errNoScope
-	}
 	return nil
 }
 
@@ -273,7 +273,7 @@ func (r *required) fail(o *requiredObjects, err error) {
 	was := o.err
 	o.err = explained(err)
 	changed := !errors.Is(was, o.err)
-	if errors.Is(o.err, errTooMany) || errors.Is(o.err, errNoScope) {
+	if errors.Is(o.err, errTooMany) {
 		o.of, o.n = map[string]map[string]*objectHealth{}, 0
 	}
 	r.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
@@ -117,9 +118,12 @@ func TestObserver_WakesACronJobByItsStatus(t *testing.T) {
 		}
 		got, shown := []time.Duration(nil), -200*time.Hour
 		for at := time.Duration(0); at < 20*time.Second; at += keepEvery {
+			writes := len(r.at(wakeCronJob))
 			r.observe(t.Context())
 			if now := r.scheduled("bill"); now != shown {
 				got, shown = append(got, at, now), now
+			} else if len(r.at(wakeCronJob)) > writes {
+				t.Errorf("after %v its status is written, and does not change", at)
 			}
 			if row.runs != 0 && at == 0 {
 				r.cronJob("bill", label, created, row.runs)
@@ -277,12 +281,27 @@ func TestObserver_WakesForEnforcedSchedulesOnly(t *testing.T) {
 
 // Another worker of the same member may begin as soon as this one has returned.
 func TestRun_ReturnsWhenNoRequestIsInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	rows(t, map[string]string{ // a part of the request's URL
+		"it reads the policies":          "",
+		"it lists what policies require": "/deployments?label",
+		"it reads one of these objects":  "/deployments/till",
+	}, func(t *testing.T, request string) {
 		r := newEnv(t, allJobs)
-		r.reading = make(chan struct{})
+		r.required = []schema.GroupVersionResource{ofDeployments}
+		r.requires(ofDeployments, "shop", "till", "True")
+		held := make(chan struct{})
+		if request == "" {
+			r.reading = held
+		}
+		r.east.fails = func(req *http.Request) error {
+			if request != "" && strings.Contains(req.URL.String(), request) {
+				<-held
+			}
+			return nil
+		}
 		returned := make(chan struct{})
 		end := r.runs(r.Run)
-		pass(time.Second)
+		pass(2 * namespacePause)
 		go func() {
 			defer close(returned)
 			end()
@@ -290,10 +309,10 @@ func TestRun_ReturnsWhenNoRequestIsInFlight(t *testing.T) {
 		pass(time.Minute)
 		select {
 		case <-returned:
-			t.Error("it returned while it reads the policies")
+			t.Error("it returned in the middle of it")
 		default:
 		}
-		close(r.reading)
+		close(held)
 		<-returned
 	})
 }
