@@ -54,7 +54,7 @@ func indexed(l *coordinationv1.Lease) []string {
 func (w *Worker) Readers(namespace string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.registered.count(namespace, "", unread+namespace, unread)
+	return w.registered.count("", namespace) + w.registered.count(unread, namespace)
 }
 
 // requiredReader returns whether a registered reader follows a namespace. One whose registration cannot be read counts
@@ -64,7 +64,7 @@ func (w *Worker) requiredReader(namespace string) Required {
 	is, p := w.registered, w.publisher
 	w.mu.Unlock()
 	switch {
-	case is.count(namespace, "") > 0:
+	case is.count("", namespace) > 0:
 		return Required{}
 	case w.Member.OmitsReaders(), p != nil && p.Readers.TooMany():
 		return Required{Err: errNoReaders}
@@ -81,12 +81,12 @@ type shownReaders struct {
 	synced func() bool
 }
 
-// count returns how many are indexed under some names.
-func (r shownReaders) count(names ...string) (n int) {
+// count returns how many follow a namespace, of those that are indexed with a prefix: none, or unread.
+func (r shownReaders) count(prefix, namespace string) (n int) {
 	if r.index == nil {
 		return 0
 	}
-	for _, name := range names {
+	for _, name := range []string{prefix, prefix + namespace} {
 		keys, _ := r.index.IndexKeys(byNamespace, name) // an error if there is no such index
 		n += len(keys)
 	}
@@ -117,7 +117,6 @@ func (w *Worker) watchReaders(ctx context.Context, to *publish.Readers) (unwatch
 		// A watch that shows more than is kept holds it all in its cache. So it ends, and rests for readersPause.
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			ctx, end := context.WithCancel(ctx)
-			defer end()
 			index, informer := rs.informer(client.CoordinationV1().RESTClient(), to, end)
 			rs.setRegistered(shownReaders{index, informer.HasSynced})
 			defer rs.setRegistered(shownReaders{})

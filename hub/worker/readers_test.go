@@ -121,10 +121,15 @@ func TestReaders_MissingInANewListMayStillAct(t *testing.T) {
 		r.east.sends("ADDED", reader)
 		stored := r.east.holds("/leases/reader")[0]
 		r.east.loses(stored)
+		pass(readersEvery)
+		r.enqueued()
 		r.east.sends("ERROR", failure(http.StatusGone, metav1.StatusReasonExpired))
 		pass(10 * time.Second)
 		if len(r.at(listReaders)) == 0 || released() {
 			t.Errorf("lists at %v; the term is released: %v", r.at(listReaders), released())
+		}
+		if !slices.Contains(r.enqueued(), "") {
+			t.Error("no decision is enqueued, although one reader less is counted")
 		}
 		r.east.sends("ADDED", reader)
 		if r.east.sends("DELETED", reader); !released() {
@@ -271,13 +276,21 @@ func TestRequired_ReaderFollowsTheNamespace(t *testing.T) {
 		r := newEnv(t)
 		p := r.reads()
 		r.enqueued()
+		r.east.takes = func(*http.Request) time.Duration { return time.Second }
 		defer r.watchReaders(t.Context(), p.Readers)()
-		if pass(time.Second); !slices.Contains(r.enqueued(), "") {
+		synctest.Wait()
+		if is := r.Required("shop", Requires{Reader: true}); is != (Required{Err: ErrUnread}) {
+			t.Errorf("while the readers are listed: %+v", is)
+		}
+		if pass(5 * time.Second); !slices.Contains(r.enqueued(), "") {
 			t.Error("no decision is enqueued when it is known that there is no reader")
 		}
+		unreadable := newRegistration("odd", "shop")
+		delete(unreadable.Annotations, v1alpha1.ReaderAccountAnnotation)
+		r.east.sends("ADDED", unreadable)
 		r.east.sends("ADDED", newRegistration("keeper", "ledger"))
 		if is := r.Required("shop", Requires{Reader: true}); is.Unhealthy == "" || is.Err != nil {
-			t.Errorf("no reader follows it: %+v", is)
+			t.Errorf("no reader follows it, but one that cannot be read: %+v", is)
 		}
 		if is := r.Required("ledger", Requires{Reader: true}); is != (Required{}) {
 			t.Errorf("a reader follows it: %+v", is)

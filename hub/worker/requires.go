@@ -102,7 +102,7 @@ type requiredObjects struct {
 
 // objectHealth is what is known of one object.
 type objectHealth struct {
-	version   string // that the health is of
+	version   string // that the health is of; "": none
 	changed   bool   // it is to be read
 	unhealthy string // what is wrong, or empty
 	err       error  // it was not read, or cannot be
@@ -126,8 +126,8 @@ func (r *required) in(resource schema.GroupVersionResource, namespace string) (u
 // in is the same of one resource. The caller holds the lock.
 func (o *requiredObjects) in(namespace string) (unhealthy string, err error) {
 	for _, is := range o.of[namespace] {
-		if is.unhealthy != "" && (unhealthy == "" || is.unhealthy < unhealthy) { // the same one each time
-			unhealthy = is.unhealthy
+		if is.unhealthy != "" {
+			unhealthy = min(is.unhealthy, cmp.Or(unhealthy, is.unhealthy)) // the same one each time
 		}
 		if is.err != nil && (err == nil || is.err.Error() < err.Error()) {
 			err = is.err
@@ -216,7 +216,7 @@ func (r *required) noteList(o *requiredObjects, items []metav1.PartialObjectMeta
 	for i := range items {
 		item := &items[i]
 		is := before[item.Namespace][item.Name]
-		if is == nil || is.version != item.ResourceVersion || is.err != nil {
+		if is == nil || is.version != item.ResourceVersion {
 			is = &objectHealth{err: ErrUnread}
 		}
 		o.put(item, is)
@@ -339,23 +339,18 @@ func (r *required) readSome(
 	ctx context.Context, client rest.Interface, o *requiredObjects, namespace string, pace *rate.Limiter,
 ) {
 	for range turn {
-		name, ok := r.next(o, namespace)
-		if !ok {
+		name := r.next(o, namespace)
+		if name == "" {
 			return
 		}
-		if pace.Wait(ctx) != nil {
-			return // ctx has ended
-		}
+		_ = pace.Wait(ctx) // where ctx has ended, the read fails
 		is, version, err := readHealth(ctx, client, o.resource, namespace, name)
 		r.mu.Lock()
 		if known := o.of[namespace][name]; known != nil {
-			switch {
-			case err != nil:
+			if err != nil {
 				known.changed = true // it is as healthy as it was, until it can be read
-			case is.err != nil:
-				known.unhealthy, known.err = "", is.err
-			default:
-				known.version, known.unhealthy, known.err = version, is.unhealthy, nil
+			} else {
+				known.version, known.unhealthy, known.err = version, is.unhealthy, is.err
 			}
 		}
 		r.mu.Unlock()
@@ -366,15 +361,15 @@ func (r *required) readSome(
 	o.unread.AddAfter(namespace, namespacePause)
 }
 
-// next takes an object of a namespace that is to be read.
-func (r *required) next(o *requiredObjects, namespace string) (name string, ok bool) {
+// next takes an object of a namespace that is to be read, or returns "".
+func (r *required) next(o *requiredObjects, namespace string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, is := range o.of[namespace] {
 		if is.changed {
 			is.changed = false
-			return name, true
+			return name
 		}
 	}
-	return "", false
+	return ""
 }
