@@ -3,14 +3,13 @@ package worker
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/guard"
@@ -30,13 +29,18 @@ func TestKeeper_WritesWhereItsHubServesTheFleet(t *testing.T) {
 		"the member takes no part":       {func(r *env) { r.is("east", takesNoPart) }, false, false},
 		"the member has moved":           {func(r *env) { r.is("east", moves) }, false, false},
 		"no policy has fences":           {func(r *env) { r.wanted = nil }, true, false},
+		"the same, without a cache":      {func(r *env) { r.wanted = nil; r.unlisted(true, errRefused) }, true, false},
 		"the fence of a policy warns":    {func(r *env) { r.wanted = []guard.Fence{warning} }, true, true},
 	}, func(t *testing.T, row row) {
 		r := newEnv(t, allJobs)
 		r.reads()
 		row.change(r)
+		r.enqueued()
 		defer r.runs(r.keep)()
 		pass(time.Second)
+		if decided := slices.Contains(r.enqueued(), ""); decided != row.guarded {
+			t.Errorf("a decision is enqueued: %v, want %v: the guard is in force", decided, row.guarded)
+		}
 		if got := len(r.east.holds(guard.Name)) == 2; got != row.guarded || (r.Unguarded() == nil) != row.guarded {
 			t.Errorf("the guard is stored: %v; it is missing because %v", got, r.Unguarded())
 		}
@@ -108,20 +112,10 @@ func TestFence_ThatOthersChangeIsReportedWhileTheHubServes(t *testing.T) {
 
 // What is invalid or cannot be read may have changed or not. As if it were empty, everything would be removed.
 func TestFences_StayWhileTheirPolicyIsInvalidOrNotRead(t *testing.T) {
-	uncached := func(leases bool) func(*env) {
-		return func(r *env) {
-			r.east.uncached = func(list client.ObjectList) error {
-				if _, is := list.(*coordinationv1.LeaseList); is == leases {
-					return errRefused
-				}
-				return nil
-			}
-		}
-	}
 	rows(t, map[string]func(*env){
 		"the policies cannot be read":   func(r *env) { r.unread = errRefused },
-		"the namespaces cannot be read": uncached(false),
-		"the Leases cannot be read":     uncached(true),
+		"the namespaces cannot be read": func(r *env) { r.unlisted(false, errRefused) },
+		"the Leases cannot be read":     func(r *env) { r.unlisted(true, errRefused) },
 		"their policy is invalid":       func(r *env) { r.wanted, r.invalid = nil, []string{"shops"} },
 	}, func(t *testing.T, lose func(*env)) {
 		r := newEnv(t, allJobs)

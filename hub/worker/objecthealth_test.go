@@ -34,6 +34,7 @@ func TestWhatIsWrong(t *testing.T) {
 			"has fewer"},
 		"a StatefulSet has none by choice": {statefulSets, `{"spec":{"replicas":0}}`, ""},
 		"a StatefulSet names no number":    {statefulSets, `{"spec":{}}`, "has fewer"},
+		"it names no number, and has one":  {statefulSets, `{"spec":{},"status":{"availableReplicas":1}}`, ""},
 		"a DaemonSet is on all nodes": {daemonSets,
 			`{"status":{"desiredNumberScheduled":3,"numberAvailable":3}}`, ""},
 		"a DaemonSet is not on all nodes": {daemonSets,
@@ -66,6 +67,7 @@ func TestWhatIsWrong(t *testing.T) {
 	for object, of := range map[string]schema.GroupResource{
 		`{`: databases, `[]`: databases, `{"metadata":{"resourceVersion":7}}`: databases,
 		`{"status":{"conditions":{"Ready":"True"}}}`: databases,
+		`{"status":{"numberAvailable":"2"}}`:         daemonSets,
 		`{"status":{"availableReplicas":"2"}}`:       statefulSets, `{"spec":{"replicas":"2"}}`: statefulSets,
 	} {
 		if wrong, _, err := whatIsWrong(of, []byte(object)); err == nil {

@@ -9,9 +9,10 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/guard"
 )
 
 // heldBy is the lock's Lease. Its holder renewed it some seconds after the start, by a clock of its own.
@@ -69,12 +70,19 @@ func TestObserver_WorksWhereTheMemberLeads(t *testing.T) {
 			r.east.shows(func(a *memberAPI) { a.namespaces = map[string]map[string]string{"bank": nil} })
 			shows(func(c *lease.Content) { c.Namespace = "bank" })(r)
 		},
-		"another Lease": func(r *env) {
+		"another policy's Lease": func(r *env) {
+			o := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "banks"}}
+			o.Spec.Namespaces.Names, o.Spec.LeaseName = []string{"bank"}, "another"
+			o.Spec.Fencing = &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}
+			r.will(func(r *env) { r.wanted = append(r.wanted, guard.Fences(us, o, nil)...) })
 			r.east.loses("/leases/")
 			shows(func(c *lease.Content) { c.Name = "another" })(r)
 		},
-		"the namespace is gone":          func(r *env) { r.east.shows(func(a *memberAPI) { a.namespaces = nil }) },
-		"no policy has fences":           func(r *env) { r.will(func(r *env) { r.wanted = nil }) },
+		"the namespace is gone": func(r *env) { r.east.shows(func(a *memberAPI) { a.namespaces = nil }) },
+		"no policy has fences": func(r *env) {
+			r.unlisted(true, errRefused)
+			r.will(func(r *env) { r.wanted = nil })
+		},
 		"the member takes no part":       func(r *env) { r.is("east", takesNoPart) },
 		"another installation serves it": func(r *env) { r.will(func(r *env) { r.by = them }) },
 		"another replica may write":      func(r *env) { r.will(func(r *env) { r.standby = true }) },
@@ -95,16 +103,18 @@ func TestObserver_WorksWhereTheMemberLeads(t *testing.T) {
 		change(r)
 		pass(keepEvery)
 		r.reports(LockUnseen, 2)
+		if n := len(r.observer.wakings); n > 0 {
+			t.Errorf("%d terms that are over are kept", n)
+		}
 	})
 }
 
 // What cannot be read may have changed or not. What was woken is not woken again.
 func TestObserver_KeepsWhatItSawWhileTheTermIsNotKnown(t *testing.T) {
 	rows(t, map[string]func(r *env, err error){
-		"the policies": func(r *env, err error) { r.will(func(r *env) { r.unread = err }) },
-		"the cache": func(r *env, err error) {
-			r.east.shows(func(a *memberAPI) { a.uncached = func(client.ObjectList) error { return err } })
-		},
+		"the policies":   func(r *env, err error) { r.will(func(r *env) { r.unread = err }) },
+		"the namespaces": func(r *env, err error) { r.unlisted(false, err) },
+		"the Leases":     func(r *env, err error) { r.unlisted(true, err) },
 	}, func(t *testing.T, lose func(*env, error)) {
 		r := observed(t)
 		defer r.observes()()
