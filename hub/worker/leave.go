@@ -30,8 +30,8 @@ func (w *Worker) moves(m fleet.Member) bool {
 
 // leave removes the fences and the guard from a member that takes no part any more, and forgets the member. It
 // waits until none of this hub's Leases is left there, because Leases must stay protected. The guard stays where
-// another hub has Leases, but no fence does: without this hub's Leases it refuses everybody. leave may be called again. If the member takes part again before it is forgotten, the
-// worker goes on.
+// another hub has Leases, but no fence does: without this hub's Leases it refuses everybody. leave may be called again.
+// If the member takes part again before it is forgotten, the worker goes on.
 func (w *Worker) leave(ctx context.Context) {
 	m, ok := w.Fleet.Member(w.Member.Key)
 	p := w.Publisher()
