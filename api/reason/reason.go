@@ -133,7 +133,7 @@ const (
 	TooManyReaders Reason = "TooManyReaders"
 	// ReaderSilent: a registered reader did not release a revoked term, so that the term had to run out.
 	ReaderSilent Reason = "ReaderSilent"
-	// FenceMended: a fence in the cluster was edited or deleted, and the hub has restored it.
+	// FenceMended: a fence in the cluster was edited or deleted, and the hub restores it.
 	FenceMended Reason = "FenceMended"
 	// TargetsFound: each fenced lock has a holder in the cluster that leads.
 	TargetsFound Reason = "TargetsFound"

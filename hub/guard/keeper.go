@@ -41,8 +41,8 @@ type Options struct {
 	// MayWrite reports whether the hub still has the right to write. It is called just before each write: a turn takes
 	// long, and another replica may be elected in the middle of it.
 	MayWrite func() bool
-	// Changed is called after the status changed, and Mended after an edit of a fence by others was reverted. They
-	// must not block.
+	// Changed is called after the status changed, and Mended after a write that reverts an edit of a fence by others
+	// was sent. They must not block.
 	Changed func()
 	Mended  func(fence string)
 	Log     logr.Logger

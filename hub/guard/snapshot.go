@@ -183,7 +183,7 @@ const (
 	unchanged change = iota
 	updated          // from what this store wrote
 	replaced         // what was stored was not known to be this store's
-	mended           // others had changed what this store wrote
+	mended           // others had changed what this store wrote, also if the write has failed
 )
 
 // ensurePolicy writes a policy and its binding, unless they are as this store left them.
@@ -213,21 +213,23 @@ func (s *store) ensure(ctx context.Context, resource string, want object) (chang
 	if !s.MayWrite() {
 		return unchanged, ErrMayNotWrite
 	}
-	s.note(id, nil) // if no answer arrives, it is not known what is stored
+	is := unchanged
+	if known && (!exists || markOf(have) != left) {
+		is = mended // also if no answer arrives: it is not known then what is stored
+	}
+	s.note(id, nil)
 	got, err := s.write(ctx, resource, have, exists, want)
 	if err != nil {
-		return unchanged, fmt.Errorf("install %s %s: %w", resource, id.name, err)
+		return is, fmt.Errorf("install %s %s: %w", resource, id.name, err)
 	}
 	s.note(id, &got)
 	switch changed := !exists || markOf(got) != markOf(have); {
-	case known && (!exists || markOf(have) != left):
-		return mended, nil
 	case changed && !known:
-		return replaced, nil
+		is = replaced
 	case changed:
-		return updated, nil
+		is = max(is, updated)
 	}
-	return unchanged, nil
+	return is, nil
 }
 
 // note records the result of a write. With nil, the snapshot is outdated.

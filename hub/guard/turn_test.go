@@ -51,6 +51,11 @@ func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 	if code == 0 {
 		return l.next.RoundTrip(req)
 	}
+	if code == lost {
+		if carriedOut, err := l.next.RoundTrip(req); err == nil {
+			_ = carriedOut.Body.Close()
+		}
+	}
 	answer := http.Response{StatusCode: code, Header: http.Header{}, Body: http.NoBody, Request: req}
 	if code == http.StatusCreated { // what is stored
 		answer.Header.Set("Content-Type", "application/json")
@@ -58,6 +63,9 @@ func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	return &answer, nil
 }
+
+// lost is the status code of an answer in the place of the API server's, which has carried out the request.
+const lost = http.StatusGatewayTimeout
 
 func (l *link) what(req *http.Request, text string) string {
 	of := "gate"
@@ -267,6 +275,28 @@ func TestFencedSince_StartsAgainWhenAProbeWasAccepted(t *testing.T) {
 		h.turn(t.Context())
 		if since, err := h.FencedSince(f, ns); since != step.since || !errors.Is(err, step.err) {
 			t.Errorf("after %v it is in force since %v, %v; want %v, %v", h.at, since, err, step.since, step.err)
+		}
+	}
+}
+
+// An edit is reported once, and the fence counts from its repair on. So it does if that is sent again: it is not known
+// how long the edit was in force.
+func TestFencedSince_StartsAgainAfterAnEditWhoseRepairWasNotAnswered(t *testing.T) {
+	h, l := linked(t)
+	ns := newNamespace(t)
+	f := fenceOf(t, policy("shops", allJobs, ns))
+	h.keeps(t, f, map[string]bool{ns: false})
+	for i, code := range []int{http.StatusConflict, lost} {
+		edited(t, administrator(t), f.Names()[1], edits["the binding only audits"])
+		l.will(code, "write shops")
+		h.at += guard.LookEvery
+		h.turn(t.Context())
+		h.stands(t, fmt.Sprintf("the repair is answered with %d", code), f, ns, nil, guard.ErrNotEnforced)
+		l.will(0, "write shops")
+		h.at += guard.LookEvery
+		h.keeps(t, f, map[string]bool{ns: false})
+		if since, _ := h.FencedSince(f, ns); since != h.at || h.mended != i+1 {
+			t.Errorf("after %v the fence is in force since %v, and %d edits of %d are reported", h.at, since, h.mended, i+1)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func TestUser_DoesTheHubsWorkAndNoMore(t *testing.T) {
 		keeper.Keep(ctx, guard.Desired{})
 		return keeper.Unguarded()
 	})
-	if err := keeper.Remove(t.Context()); err != nil {
+	if err := keeper.Remove(t.Context(), true); err != nil {
 		t.Error(err)
 	}
 	for name, test := range map[string]struct {

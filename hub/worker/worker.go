@@ -120,7 +120,7 @@ func New(o Options) *Worker {
 		Changed:  func() { o.Hub.Changed(o.Member.Key, "") },
 		Mended: func(fence string) {
 			o.Hub.RecordGuard(o.Member.Key, reason.FenceMended,
-				"the fence "+fence+" was edited or deleted in the cluster: the hub has restored it")
+				"the fence "+fence+" was edited or deleted in the cluster: the hub restores it")
 		},
 	})
 	return &Worker{
