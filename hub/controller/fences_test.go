@@ -33,7 +33,7 @@ func TestWhichFencesAMemberMustHaveInForce(t *testing.T) {
 	elsewhere := where(func(_ guard.Fence, namespace string) bool { return namespace != "shop" })
 	ofJobs := where(func(f guard.Fence, _ string) bool { return f.Schedules() != nil })
 	ofWrites := where(func(f guard.Fence, _ string) bool { return f.Schedules() == nil })
-	ofOthers := where(func(f guard.Fence, _ string) bool { return !f.Covers("shop") })
+	ofOthers := where(func(f guard.Fence, _ string) bool { return !f.Selects("shop", nil) })
 	fails := func(err error) func(guard.Fence, string) error { return func(guard.Fence, string) error { return err } }
 	jobs, warns := &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}, &v1alpha1.Fencing{
 		Enforcement: v1alpha1.EnforcementWarn, Schedules: &metav1.LabelSelector{},

@@ -113,13 +113,10 @@ func (f Fence) Warns() bool { return f.warns }
 // not cover Jobs.
 func (f Fence) Schedules() labels.Selector { return f.schedules }
 
-// Covers reports whether the fence covers a namespace that the policy matches.
-func (f Fence) Covers(namespace string) bool { return !slices.Contains(f.lost, namespace) }
-
 // Selects reports whether the fence covers a namespace with these labels. It decides as the API server does.
 func (f Fence) Selects(namespace string, set map[string]string) bool {
-	if !f.Covers(namespace) || f.selector == nil || slices.Contains(f.names, namespace) {
-		return f.Covers(namespace) && slices.Contains(f.names, namespace)
+	if isLost := slices.Contains(f.lost, namespace); isLost || slices.Contains(f.names, namespace) {
+		return !isLost
 	}
 	s, err := metav1.LabelSelectorAsSelector(f.selector)
 	return err == nil && s.Matches(labels.Set(set)) && !v1alpha1.NeverManaged(namespace)
@@ -145,8 +142,7 @@ func newFence(
 ) Fence {
 	f := Fence{
 		lease: o.LeaseName(), names: o.Spec.Namespaces.Names, selector: o.Spec.Namespaces.Selector,
-		lost:  slices.Sorted(slices.Values(lost)),
-		warns: o.Spec.Fencing.Enforcement == v1alpha1.EnforcementWarn, lock: lock,
+		lost: lost, warns: o.Spec.Fencing.Enforcement == v1alpha1.EnforcementWarn, lock: lock,
 	}
 	var lockIn []string // the namespaces that the fence of a lock depends on
 	if lock != nil {
@@ -220,7 +216,6 @@ func denial(name, why string) string {
 
 func in(namespaces ...string) *metav1.LabelSelector {
 	named := requirement(corev1.LabelMetadataName, metav1.LabelSelectorOpIn, slices.Sorted(slices.Values(namespaces))...)
-	named.Values = slices.Compact(named.Values)
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{named}}
 }
 

@@ -142,7 +142,7 @@ func (k *Keeper) look(ctx context.Context, now time.Duration, d Desired) error {
 	if now < k.lookAt && (k.failed != nil || !k.store.isStale()) {
 		return k.failed
 	}
-	unlisted, err := k.store.read(ctx, k.guard)
+	unlisted, err := k.store.read(ctx)
 	k.lookAt, k.failed, k.unlisted = now+IdleEvery, err, unlisted
 	if err != nil {
 		k.lookAt = now

@@ -66,9 +66,7 @@ type Policy struct {
 
 // Policies returns the policy that protects managed Leases, and the one that protects the registrations of readers.
 // Callers must not change them.
-func Policies() []Policy { return policies() }
-
-var policies = sync.OnceValue(func() []Policy {
+var Policies = sync.OnceValue(func() []Policy {
 	leases := newPolicy(managedLeases, 1, v1alpha1.ManagedLabel)
 	registrations := newPolicy(readerRegistrations, 0, v1alpha1.ReaderLabel, mayWatch()...)
 	return []Policy{leases, registrations}

@@ -83,7 +83,7 @@ func (s *store) isStale() bool {
 }
 
 // read takes the snapshot. Where objects cannot be listed, which unlisted says, it reads the guard's by their names.
-func (s *store) read(ctx context.Context, guard []Policy) (unlisted, err error) {
+func (s *store) read(ctx context.Context) (unlisted, err error) {
 	stored := snapshot{}
 	unlisted = s.list(ctx, policiesResource, stored)
 	if unlisted == nil {
@@ -93,7 +93,7 @@ func (s *store) read(ctx context.Context, guard []Policy) (unlisted, err error) 
 	case errors.Is(unlisted, ErrUnsupported):
 		return nil, unlisted
 	case unlisted != nil:
-		if stored, err = s.readGuard(ctx, guard); err != nil {
+		if stored, err = s.readGuard(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -104,9 +104,9 @@ func (s *store) read(ctx context.Context, guard []Policy) (unlisted, err error) 
 }
 
 // readGuard reads the guard's objects.
-func (s *store) readGuard(ctx context.Context, guard []Policy) (snapshot, error) {
+func (s *store) readGuard(ctx context.Context) (snapshot, error) {
 	stored := snapshot{}
-	for _, p := range guard {
+	for _, p := range Policies() {
 		for _, resource := range []string{policiesResource, bindings} {
 			o, err := s.get(ctx, resource, p.Policy.Name)
 			if err != nil && !apierrors.IsNotFound(err) {
@@ -217,9 +217,9 @@ func (s *store) ensure(ctx context.Context, resource string, want object) (chang
 	if known && (!exists || markOf(have) != left) {
 		is = mended // also if no answer arrives: it is not known then what is stored
 	}
-	s.note(id, nil)
 	got, err := s.write(ctx, resource, have, exists, want)
 	if err != nil {
+		s.note(id, nil)
 		return is, fmt.Errorf("install %s %s: %w", resource, id.name, err)
 	}
 	s.note(id, &got)

@@ -106,7 +106,7 @@ func (p Policy) warned(ctx context.Context, member kubernetes.Interface, namespa
 
 // RefusesWriter reports whether a member's answer rejects a Lease because its writer lacks the right of the hub.
 func RefusesWriter(answer string) bool {
-	return strings.Contains(answer, policies()[0].Policy.Spec.Validations[0].Message)
+	return strings.Contains(answer, Policies()[0].Policy.Spec.Validations[0].Message)
 }
 
 // orForbidden wraps ErrForbidden around a member's 403.
