@@ -20,7 +20,8 @@ const (
 	IdleEvery = 10 * time.Second
 	// VerifyEvery is how often what is in force is probed again.
 	VerifyEvery = time.Minute
-	// guardRetry and fenceRetry are the delays before a rejected request is sent again.
+	// guardRetry and fenceRetry are the delays before a rejected request is sent again. After fenceRetry all probes are
+	// due again if one had no answer.
 	guardRetry, fenceRetry = time.Second, 5 * time.Second
 	// Timeout bounds one turn.
 	Timeout = 10 * time.Second
@@ -60,6 +61,7 @@ type Keeper struct {
 	// failed is why the last snapshot could not be taken, and unlisted why it lacks the fences.
 	failed, unlisted error
 	unwritten        error // why the guard could not be written, until guardAt
+	unprobed         error // why a probe had no answer when they were last due
 	silent           bool  // the last turn got no answer about the guard or some fences
 
 	store *store
@@ -98,14 +100,19 @@ func (k *Keeper) Keep(ctx context.Context, d Desired) {
 	}
 	k.noteGuard(unguarded)
 	silent := k.keepFences(ctx, d, cmp.Or(failed, k.unlisted), due)
-	isKnown := unguarded == nil || isAnswer(unguarded)
-	if due && silent == nil && (isKnown || now < k.guardAt) {
-		k.verifyAt = now + VerifyEvery
+	if isAnswer(unguarded) {
+		unguarded = nil
 	}
-	if !isKnown {
-		silent = unguarded
+	if due && failed == nil {
+		k.verifyAt, k.unprobed = now+VerifyEvery, silent
+		if now >= k.guardAt {
+			k.unprobed = cmp.Or(unguarded, silent)
+		}
+		if k.unprobed != nil {
+			k.verifyAt = now + fenceRetry
+		}
 	}
-	k.noteSilence(silent)
+	k.noteSilence(cmp.Or(unguarded, silent, k.unprobed))
 }
 
 // Remove removes the fences of this hub, and the guard too where that is wanted. A hub that may not list fences has

@@ -27,7 +27,8 @@ const boundAnnotation = "leasecast.dev/bound"
 // fenceState is what is known about a fence. The Keeper's lock guards the first fields.
 type fenceState struct {
 	checked, settled bool
-	err              error // why the member does not have the fence
+	err              error    // why the member does not have the fence
+	unchecked        []string // namespaces where no probe has had an answer yet
 	// since maps each namespace in which the fence is in force to the boot reading of the first probe that showed it.
 	since map[string]time.Duration
 
@@ -68,7 +69,7 @@ func (k *Keeper) FencedSince(f Fence, namespace string) (since time.Duration, er
 	defer k.mu.Unlock()
 	s := k.fences[f.Name()]
 	switch {
-	case s == nil || !s.checked:
+	case s == nil || !s.checked || slices.Contains(s.unchecked, namespace) || namespace == "" && len(s.unchecked) > 0:
 		if slices.ContainsFunc(f.Names(), k.store.lacks) {
 			return 0, ErrUnchecked
 		}
@@ -83,6 +84,15 @@ func (k *Keeper) FencedSince(f Fence, namespace string) (since time.Duration, er
 	return 0, ErrNotEnforced
 }
 
+// fenceResult is what one turn has shown of a fence.
+type fenceResult struct {
+	inForce   []string // the namespaces where it was seen to reject
+	unchecked []string // the namespaces where no probe has had an answer
+	settled   bool     // no change is pending: where there is a Lease, the gate decides by it
+	is        change
+	silent    error // why a probe had no answer
+}
+
 // keepFence installs a fence, probes it, and records the result. With an error that is no answer about the fence,
 // the last result stays.
 func (k *Keeper) keepFence(ctx context.Context, f Fence, turn fenceTurn) (settled bool, err error) {
@@ -90,46 +100,48 @@ func (k *Keeper) keepFence(ctx context.Context, f Fence, turn fenceTurn) (settle
 	if turn.failed == nil && now < s.retryAt {
 		return s.settled, s.err
 	}
-	var inForce []string
-	var is change
+	var r fenceResult
 	if err = turn.failed; err == nil {
-		inForce, settled, is, err = k.install(ctx, f, s, turn)
+		r, err = k.install(ctx, f, s, turn)
 	}
 	if s.retryAt = 0; turn.failed == nil && rejects(err) {
 		s.retryAt = now + fenceRetry
 	}
-	if is == mended {
+	if r.is == mended {
 		k.Mended(f.Name())
 	}
-	k.noteFence(f, s, inForce, settled, is >= replaced, err)
-	return settled, err
+	k.noteFence(f, s, r, err)
+	return r.settled, cmp.Or(err, r.silent)
 }
 
 // noteFence records the result of a check.
-func (k *Keeper) noteFence(f Fence, s *fenceState, inForce []string, settled, reset bool, err error) {
+func (k *Keeper) noteFence(f Fence, s *fenceState, r fenceResult, err error) {
 	k.mu.Lock()
 	before := s.summary()
-	if reset {
+	if r.is >= replaced {
 		s.since = nil
 	}
 	if err == nil || rejects(err) {
 		since := map[string]time.Duration{}
-		for _, ns := range inForce {
+		for _, ns := range r.inForce {
 			since[ns] = cmp.Or(s.since[ns], k.Now())
 		}
-		s.checked, s.settled, s.err, s.since = true, settled, err, since
+		s.unchecked = slices.DeleteFunc(r.unchecked, func(ns string) bool { // where one was checked, the last result stays
+			return s.checked && !slices.Contains(s.unchecked, ns)
+		})
+		s.checked, s.settled, s.err, s.since = true, r.settled, err, since
 	}
 	after := s.summary()
 	k.mu.Unlock()
 	if before != after {
-		k.Log.Info("A fence of the cluster was checked", "fence", f.Name(), "settled", settled, "err", err)
+		k.Log.Info("A fence of the cluster was checked", "fence", f.Name(), "settled", r.settled, "err", err)
 		k.Changed()
 	}
 }
 
 // summary returns what others decide by.
 func (s *fenceState) summary() string {
-	return fmt.Sprint(s.checked, s.settled, slices.Sorted(maps.Keys(s.since)), s.err != nil, DeniedIn(s.err),
+	return fmt.Sprint(s.checked, s.settled, s.unchecked, slices.Sorted(maps.Keys(s.since)), s.err != nil, DeniedIn(s.err),
 		errors.Is(s.err, ErrForbidden), errors.Is(s.err, ErrUnsupported))
 }
 
@@ -160,46 +172,63 @@ func rejects(err error) bool {
 		apierrors.IsInvalid(err)
 }
 
-// install puts a fence in place, probes it unless it warns, and returns the namespaces where it was seen to reject.
-// settled means that no change is pending: where there is a Lease, the gate decides by it.
+// install puts a fence in place, and probes it unless it warns.
 //
 // The stored bindings show where the gate was seen in force: there is no wall. Every step keeps one of the two in
 // force. A namespace gets the gate when it has a Lease, and loses the wall when the gate was seen to reject there.
-// It loses the gate when it terminates, because its cleanup must not depend on a Lease.
-func (k *Keeper) install(ctx context.Context, f Fence, s *fenceState, turn fenceTurn) (
-	inForce []string, settled bool, is change, err error) {
+// It loses the gate when it terminates, because its cleanup must not depend on a Lease. Where no probe has an answer,
+// the wall stays as it is stored.
+func (k *Keeper) install(ctx context.Context, f Fence, s *fenceState, turn fenceTurn) (r fenceResult, err error) {
 	gates := k.gatesOf(f, turn)
-	if is, err = k.ensureGate(ctx, f, gates); is >= replaced {
+	if r.is, err = k.ensureGate(ctx, f, gates); r.is >= replaced {
 		clear(s.gate)
 	}
 	if err == nil && !f.warns {
-		err = k.probe(ctx, f.gate, gates, s.gate, turn.due)
+		r.silent = k.probe(ctx, f.gate, gates, s.gate, turn.due)
 	}
 	if err != nil || f.lock != nil {
-		inForce, settled = f.lockInForce(gates, s.gate)
-		return inForce, settled, is, err
-	}
-	seen := gates
-	if !f.warns {
-		seen = keep(gates, s.gate)
+		r.inForce, r.settled = f.lockInForce(gates, s.gate)
+		return r, cmp.Or(err, r.silent)
 	}
 	active := slices.Sorted(maps.Keys(turn.active))
 	maps.DeleteFunc(s.gate, func(ns string, _ bool) bool { return !slices.Contains(gates, ns) })
 	maps.DeleteFunc(s.wall, func(ns string, _ bool) bool { return !slices.Contains(active, ns) || s.gate[ns] })
 	for i, w := range f.walls {
-		rewritten, err := k.store.ensurePolicy(ctx, wallBut(w, k.leftOut(w, f.lost, turn.open), seen))
-		if is = max(is, rewritten); rewritten >= replaced {
+		gated := k.gated(f, w, gates, s.gate)
+		rewritten, err := k.store.ensurePolicy(ctx, wallBut(w, k.leftOut(w, f.lost, turn.open), gated))
+		if r.is = max(r.is, rewritten); rewritten >= replaced {
 			clear(s.wall)
 		}
-		if err == nil {
-			err = k.probe(ctx, w, f.behind(i, active, seen), s.wall, turn.due)
-		}
 		if err != nil {
-			return nil, false, is, err
+			return r, err
+		}
+		r.silent = cmp.Or(r.silent, k.probe(ctx, w, f.behind(i, active, gated), s.wall, turn.due))
+	}
+	r.inForce = keep(active, s.gate, s.wall)
+	r.settled = f.warns || len(r.inForce) == len(active) && len(keep(gates, s.gate)) == len(gates)
+	if r.silent != nil {
+		r.unchecked = slices.DeleteFunc(active, func(ns string) bool {
+			_, gate := s.gate[ns]
+			_, wall := s.wall[ns]
+			return gate || wall
+		})
+		if len(r.unchecked) == len(turn.active) {
+			return r, r.silent
 		}
 	}
-	inForce = keep(active, s.gate, s.wall)
-	return inForce, len(seen) == len(gates) && (f.warns || len(inForce) == len(active)), is, nil
+	return r, nil
+}
+
+// gated returns the namespaces that a wall excludes: those where the gate was seen in force. Where its probe had no
+// answer, an earlier process of the hub may have seen it.
+func (k *Keeper) gated(f Fence, wall Policy, gates []string, gate map[string]bool) []string {
+	bound, _ := k.store.boundTo(wall.Binding.Name)
+	_, before, _ := strings.Cut(bound, "/")
+	earlier := strings.Split(before, ",")
+	return slices.DeleteFunc(slices.Clone(gates), func(ns string) bool {
+		seen, answered := gate[ns]
+		return !f.warns && !seen && (answered || !slices.Contains(earlier, ns))
+	})
 }
 
 // keep returns the namespaces that one of these sets holds.
@@ -286,29 +315,29 @@ func (f Fence) behind(i int, active, seen []string) (behind []string) {
 	return behind
 }
 
-// probe probes a policy in these namespaces, unless it was seen to reject there and no probe is due.
-func (k *Keeper) probe(ctx context.Context, p Policy, namespaces []string, seen map[string]bool, due bool) error {
-	rejected := make([]bool, len(namespaces))
-	probes, ctx := errgroup.WithContext(ctx)
+// probe probes a policy in these namespaces, unless it was seen to reject there and no probe is due. Without an answer,
+// what was seen stays. It returns why there was none in one of them, or nil.
+func (k *Keeper) probe(
+	ctx context.Context, p Policy, namespaces []string, seen map[string]bool, due bool,
+) (silent error) {
+	errs := make([]error, len(namespaces))
+	var probes errgroup.Group // its functions return no errors
 	probes.SetLimit(namespacesAtOnce)
 	for i, ns := range namespaces {
-		if rejected[i] = seen[ns] && !due; rejected[i] {
-			continue
+		if due || !seen[ns] {
+			probes.Go(func() error {
+				errs[i] = p.Verify(ctx, k.Member, ns)
+				return nil
+			})
 		}
-		probes.Go(func() error {
-			err := p.Verify(ctx, k.Member, ns)
-			rejected[i] = err == nil
-			if errors.Is(err, ErrNotEnforced) {
-				err = nil
-			}
-			return err
-		})
 	}
-	if err := probes.Wait(); err != nil {
-		return err
-	}
+	_ = probes.Wait()
 	for i, ns := range namespaces {
-		seen[ns] = rejected[i]
+		if err := errs[i]; err == nil || errors.Is(err, ErrNotEnforced) {
+			seen[ns] = err == nil
+		} else {
+			silent = fmt.Errorf("in namespace %s: %w", ns, err)
+		}
 	}
-	return nil
+	return silent
 }

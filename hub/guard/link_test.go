@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -23,7 +24,7 @@ type link struct {
 
 	mu      sync.Mutex
 	sent    map[string]int // requests by what they are, as in "write shops"
-	answers map[string]int // status codes by that
+	answers map[string]int // status codes by that, or by the path
 }
 
 func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -35,7 +36,7 @@ func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 	what := l.what(req, req.URL.Path+string(body))
 	l.mu.Lock()
 	l.sent[what]++
-	code := l.answers[what]
+	code := cmp.Or(l.answers[what], l.answers[req.URL.Path])
 	l.mu.Unlock()
 	if code == 0 {
 		return l.next.RoundTrip(req)

@@ -59,14 +59,15 @@ func TestKeeper_SendsWhatIsDue(t *testing.T) {
 		{"1 ns before those after them", guard.VerifyEvery - 1, nil, lists, nil, nil, false},
 		{"the probes are not answered", 1, func() { l.will(500, "probe wall", "probe guard") },
 			"probe guard*1, probe wall*1", nil, nil, false},
-		{"they are answered again", 0, func() { l.will(0, "probe wall", "probe guard") }, probes, nil, nil, false},
+		{"1 ns before they are sent again", 5*time.Second - 1, nil, lists, nil, nil, false},
+		{"they are answered again", 1, func() { l.will(0, "probe wall", "probe guard") }, probes, nil, nil, false},
 		{"the fence is not in force", guard.VerifyEvery, func() { l.will(201, "probe wall") },
 			"list*2, " + probes, nil, guard.ErrNotEnforced, true},
 		{"it is not in force yet", 0, nil, "probe wall*1", nil, guard.ErrNotEnforced, false},
 		{"it is in force", 0, func() { l.will(0, "probe wall") }, "probe wall*1", nil, nil, true},
 		{"the guard's probe alone is not answered", guard.VerifyEvery, func() { l.will(500, "probe guard") },
 			"list*2, probe guard*1, probe wall*1", nil, nil, false},
-		{"it is answered again", 0, func() { l.will(0, "probe guard") }, probes, nil, nil, false},
+		{"it is answered again", 5 * time.Second, func() { l.will(0, "probe guard") }, "list*2, " + probes, nil, nil, false},
 		{"the guard is not in force", guard.VerifyEvery, func() { l.will(201, "probe guard") },
 			"list*2, probe guard*1, probe wall*1", guard.ErrNotEnforced, nil, true},
 		{"the guard is in force", 0, func() { l.will(0, "probe guard") }, "probe guard*2", nil, nil, true},
@@ -251,6 +252,64 @@ func TestKeeper_AFenceHoldsUpNoOther(t *testing.T) {
 		})
 		if h.Unfenced(bad, ns) == nil {
 			t.Errorf("a fence that is answered with %d is in force", code)
+		}
+	}
+}
+
+// In a namespace where probes have no answer, as by a webhook that is down, everything stays as it is. Others go on.
+func TestKeeper_ANamespaceHoldsUpNoOther(t *testing.T) {
+	h, l := linked(t)
+	mute, other, client := newNamespace(t), newNamespace(t), administrator(t)
+	f := fenceOf(t, policy("shops", allJobs, mute, other))
+	bound := []string{mute, other}
+	slices.Sort(bound)
+	both := "/" + strings.Join(bound, ",")
+	answers := func(inMute, inOther int) {
+		for ns, code := range map[string]int{mute: inMute, other: inOther} {
+			l.will(code, "/apis/coordination.k8s.io/v1/namespaces/"+ns+"/leases")
+		}
+	}
+	for _, step := range []struct {
+		when            string
+		restarts, gate  bool
+		inMute, inOther int // how probes are answered
+		wall            string
+		mute, other     error
+		again           string // what the next turn sends
+	}{
+		{"a new fence", false, false, 500, 0, "/", guard.ErrUnchecked, nil, "probe wall*1"},
+		{"it is answered", false, false, 0, 0, "/", nil, nil, ""},
+		{"it is not answered any more", false, false, 500, 0, "/", nil, nil, ""},
+		{"there are Leases", false, true, 0, 0, both, nil, nil, ""},
+		{"another hub process has begun", true, true, 500, 0, both, guard.ErrStored, nil, "probe gate*1"},
+		{"the other one is not in force", false, true, 500, 201, "/" + mute, guard.ErrStored, guard.ErrNotEnforced,
+			"probe gate*2, probe wall*1"},
+		{"all is answered", false, true, 0, 0, both, nil, nil, ""},
+	} {
+		answers(step.inMute, step.inOther)
+		if h.at += guard.VerifyEvery; step.restarts {
+			h.Keeper = guard.NewKeeper(h.Options)
+		}
+		h.desired = guard.Desired{
+			Fences: []guard.Fence{f}, Spaces: []map[string]bool{{mute: step.gate, other: step.gate}},
+		}
+		eventually(t, step.when, func(ctx context.Context) error {
+			h.turn(ctx)
+			inMute, inOther := h.Unfenced(f, mute), h.Unfenced(f, other)
+			s, err := read(ctx, client, f.Names()[1])
+			if err != nil {
+				return err
+			}
+			if s.Binding.Annotations["leasecast.dev/bound"] != step.wall || !errors.Is(inMute, step.mute) ||
+				!errors.Is(inOther, step.other) {
+				return fmt.Errorf("the wall excludes %v; missing: %w, %w", s.Binding.Annotations, inMute, inOther)
+			}
+			return nil
+		})
+		l.taken()
+		h.turn(t.Context())
+		if sent := l.taken(); sent != step.again {
+			t.Errorf("%s: the next turn sends %q, want %q", step.when, sent, step.again)
 		}
 	}
 }
