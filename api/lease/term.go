@@ -1,9 +1,6 @@
 package lease
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Reading is one reading of the two clocks of a process.
 //
@@ -90,23 +87,6 @@ type Timings struct {
 	Timeout time.Duration
 	// Skew is ε, twice the largest error of any clock that takes part: on hub replicas and on readers' hosts.
 	Skew time.Duration
-}
-
-// Validate returns an error unless the timings leave room for a renewal that fails once: 2r + τ + ε ≤ D. The CRD
-// rejects the same settings. This check is for objects that were stored before the CRD had that rule.
-func (t Timings) Validate() error {
-	switch {
-	case t.Duration < time.Second || t.Duration%time.Second != 0:
-		return fmt.Errorf("leaseDurationMilliseconds is %v: want whole seconds, at least 1s", t.Duration)
-	case t.Renew <= 0 || t.Timeout <= 0 || t.Skew <= 0:
-		return fmt.Errorf("renewIntervalMilliseconds (%v), requestTimeoutMilliseconds (%v) and maxClockSkewMilliseconds "+
-			"(%v) must be positive", t.Renew, t.Timeout, t.Skew)
-	case 2*t.Renew+t.Timeout+t.Skew > t.Duration:
-		return fmt.Errorf("twice renewIntervalMilliseconds (%v), requestTimeoutMilliseconds (%v) and "+
-			"maxClockSkewMilliseconds (%v) add up to more than leaseDurationMilliseconds (%v): one lost renewal would end the "+
-			"term; raise leaseDurationMilliseconds or lower the others", t.Renew, t.Timeout, t.Skew, t.Duration)
-	}
-	return nil
 }
 
 // SurvivesHubLoss reports whether another hub replica can take over before a term ends: r + h + τ + ε ≤ D. h is the

@@ -2,7 +2,6 @@ package lease_test
 
 import (
 	"math"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,36 +15,6 @@ var (
 	defaultProfile = lease.Timings{Duration: term, Renew: 5 * s, Timeout: 3 * s, Skew: s}
 	fastProfile    = lease.Timings{Duration: 3 * s, Renew: s, Timeout: s / 2, Skew: s / 4}
 )
-
-func TestTimingsMustLeaveRoomForALostRenewal(t *testing.T) {
-	const (
-		whole    = "want whole seconds, at least 1s"
-		positive = "must be positive"
-		room     = "one lost renewal would end the term"
-	)
-	for name, row := range map[string]struct {
-		timings lease.Timings
-		want    string // empty: accepted
-	}{
-		"the default profile":  {defaultProfile, ""},
-		"the fast profile":     {fastProfile, ""},
-		"2r + τ + ε = D":       {lease.Timings{Duration: 14 * s, Renew: 5 * s, Timeout: 3 * s, Skew: s}, ""},
-		"a D of a second":      {lease.Timings{Duration: s, Renew: 1, Timeout: 1, Skew: 1}, ""},
-		"ε is 1 ns too much":   {lease.Timings{Duration: 14 * s, Renew: 5 * s, Timeout: 3 * s, Skew: s + 1}, room},
-		"τ is 1 ns too much":   {lease.Timings{Duration: 14 * s, Renew: 5 * s, Timeout: 3*s + 1, Skew: s}, room},
-		"r is 1 ns too much":   {lease.Timings{Duration: 14 * s, Renew: 5*s + 1, Timeout: 3 * s, Skew: s}, room},
-		"nothing is set":       {lease.Timings{}, whole},
-		"D is no whole second": {lease.Timings{Duration: term + 1e6, Renew: 5 * s, Timeout: 3 * s, Skew: s}, whole},
-		"r is 0":               {lease.Timings{Duration: term, Timeout: 3 * s, Skew: s}, positive},
-		"τ is 0":               {lease.Timings{Duration: term, Renew: 5 * s, Skew: s}, positive},
-		"ε is 0":               {lease.Timings{Duration: term, Renew: 5 * s, Timeout: 3 * s}, positive},
-	} {
-		if err := row.timings.Validate(); (err == nil) != (row.want == "") ||
-			err != nil && !strings.Contains(err.Error(), row.want) {
-			t.Errorf("%s: Validate = %v, want %q", name, err, row.want)
-		}
-	}
-}
 
 func TestHubLossIsInvisibleWhenAnotherReplicaHasTimeToRenew(t *testing.T) {
 	for name, row := range map[string]struct {

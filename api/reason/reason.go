@@ -149,8 +149,8 @@ const (
 	AllManaged Reason = "AllManaged"
 	// TooManyNamespaces: the policy selects more namespaces in one cluster only than it manages.
 	TooManyNamespaces Reason = "TooManyNamespaces"
-	// InvalidPolicy: the hub cannot act on the policy. Its timings break 2r + τ + ε ≤ D, or it names a label
-	// that no object can have. Its last valid version goes on.
+	// InvalidPolicy: the hub cannot act on the policy. It names a label that no object can have. Its last valid version
+	// goes on.
 	InvalidPolicy Reason = "InvalidPolicy"
 	// InvalidSeal: the Secret with the key of the fleet's seal cannot be used, so that nothing is written for the fleet.
 	InvalidSeal Reason = "InvalidSeal"

@@ -274,8 +274,9 @@ shop/stock  east     stock-1  2s ago   true
 		"there is no fence": {func(f *fleet) {
 			f.policies[0].Spec.Fencing = nil
 		}, "has no fence: write spec.fencing", true},
-		"the policy is invalid": {func(f *fleet) { f.policies[0].Spec.Timings.MaxClockSkewMilliseconds = 20000 },
-			"is invalid, so its fences stay as they were", true},
+		"the policy is invalid": {func(f *fleet) {
+			f.policies[0].Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "no value!"}}
+		}, "is invalid, so its fences stay as they were", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := well(leading("shop", "east"))

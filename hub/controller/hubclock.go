@@ -90,7 +90,7 @@ func (h *hubClock) Start(ctx context.Context) error {
 	return err
 }
 
-// learn reads the limits from the valid policies, from a cache.
+// learn reads the limits from the policies, from a cache.
 func (h *hubClock) learn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -100,9 +100,8 @@ func (h *hubClock) learn(ctx context.Context) error {
 	}
 	var l limits
 	for i := range list.Items {
-		if t := decide.ParsePolicy(&list.Items[i]).Election.Timings; t.Validate() == nil {
-			l.skew, l.duration = max(l.skew, t.Skew), max(l.duration, t.Duration)
-		}
+		t := decide.ParsePolicy(&list.Items[i]).Election.Timings
+		l.skew, l.duration = max(l.skew, t.Skew), max(l.duration, t.Duration)
 	}
 	h.limits.Store(&l)
 	return nil

@@ -2,7 +2,6 @@ package decide
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,7 +55,7 @@ type Policy struct {
 	onlyFor string
 }
 
-// ParsePolicy parses a policy. A stored policy that the CRD would reject today is invalid.
+// ParsePolicy parses a policy. One with a selector that no API server could apply is invalid: the CRD admits it.
 func ParsePolicy(o *v1alpha1.LeadershipPolicy) *Policy {
 	t := o.Spec.Timings
 	p := &Policy{
@@ -117,14 +116,6 @@ func ParsePolicy(o *v1alpha1.LeadershipPolicy) *Policy {
 	p.Namespaces = parsed(o.Spec.Namespaces.Selector, labels.Nothing(), true)
 	for _, s := range fencedLabels(o.Spec.Fencing) {
 		parsed(s, nil, false) // API servers select by these
-	}
-	if err := p.Election.Timings.Validate(); err != nil {
-		p.Invalid = err
-	}
-	long := p.Election.Timings.Duration > lease.MaxUnattended
-	if long && (!p.Election.ManualFailover || admitsByLease(o.Spec.Fencing)) {
-		p.Invalid = errors.New("leaseDurationMilliseconds is more than an hour: set failover to Manual and fence no lock " +
-			"or schedule, or lower it")
 	}
 	p.Unknown = p.Invalid != nil
 	p.setLocks(enforcedLocks(o.Spec.Fencing))

@@ -254,16 +254,20 @@ func TestLeaderOfAnInvalidPolicyIsRenewedUnderItsClockSkew(t *testing.T) {
 			h.RecoverAfter != v.Policy.Election.Timings.Renew || h.UnreachableAfter != 2*h.RecoverAfter {
 			t.Errorf("D %v, ε %v: unreachable by %+v", test.duration, test.recorded, h)
 		}
-		if got := v.Policy.Election.Timings; got.Skew != test.want || got.Validate() != nil || v.Members[1].TakesPart {
+		if got := v.Policy.Election.Timings; got.Skew != test.want || got.Renew <= 0 ||
+			2*got.Renew+got.Timeout+got.Skew > got.Duration || v.Members[1].TakesPart {
 			t.Errorf("D %v, ε %v: %+v, want ε %v and no other candidate", test.duration, test.recorded, got, test.want)
 		}
 	}
 }
 
+// invalidate has a policy fence objects by a label that no object can have.
+var invalidate = fencesObjects(map[string]string{"led": "no value!"})
+
 // Rule 17: an invalid version changes nothing, and is reported.
 func TestLastValidVersionOfAPolicy(t *testing.T) {
 	for name, test := range map[string]struct {
-		durations []int32 // in seconds, of one generation after the other; 3 is invalid
+		durations []int32 // in seconds, of one generation after the other; with 3 it is invalid
 		again     bool    // the last one is another policy of that name
 		want      time.Duration
 		unknown   bool
@@ -280,6 +284,9 @@ func TestLastValidVersionOfAPolicy(t *testing.T) {
 		for i, d := range test.durations {
 			o := decidetest.PolicyFor("fleet", "shops", "shop")
 			o.Generation, o.Spec.Timings.LeaseDurationMilliseconds, o.UID = int64(i), 1000*d, "uid"
+			if d == 3 {
+				invalidate(&o.Spec)
+			}
 			if test.again && i == len(test.durations)-1 {
 				o.Generation, o.UID = 0, types.UID("another")
 			}
@@ -292,7 +299,8 @@ func TestLastValidVersionOfAPolicy(t *testing.T) {
 	}
 	var vs decide.Versions
 	good, bad := decidetest.PolicyFor("fleet", "shops", "shop"), decidetest.PolicyFor("fleet", "shops", "shop")
-	bad.Generation, bad.Spec.Timings.LeaseDurationMilliseconds = 8, 3000
+	bad.Generation = 8
+	invalidate(&bad.Spec)
 	vs.LastValid("fleet", []*v1alpha1.LeadershipPolicy{good})
 	vs.LastValid("fleet2", nil)
 	if p := vs.LastValid("fleet", []*v1alpha1.LeadershipPolicy{bad})[0]; p.Unknown {
