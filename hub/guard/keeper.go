@@ -54,7 +54,6 @@ type Options struct {
 // force. Keep, Remove and Forget must not run concurrently.
 type Keeper struct {
 	Options
-	guard  []Policy
 	anchor Policy
 
 	lookAt, verifyAt, guardAt time.Duration // boot readings
@@ -74,7 +73,7 @@ type Keeper struct {
 // NewKeeper returns a Keeper that knows nothing about the member.
 func NewKeeper(o Options) *Keeper {
 	return &Keeper{
-		Options: o, guard: Policies(), anchor: anchor(), store: newStore(o), unguarded: ErrUnchecked,
+		Options: o, anchor: anchor(), store: newStore(o), unguarded: ErrUnchecked,
 		fences: map[string]*fenceState{},
 	}
 }
@@ -134,7 +133,7 @@ func (k *Keeper) Remove(ctx context.Context, andGuard bool) error {
 	if err := k.removeFences(ctx, nil, nil); err != nil || !andGuard {
 		return err
 	}
-	for _, p := range k.guard {
+	for _, p := range Policies() {
 		name := p.Policy.Name
 		err := cmp.Or(k.store.remove(ctx, bindings, name), k.store.remove(ctx, policiesResource, name))
 		if err != nil {
@@ -175,7 +174,7 @@ func (k *Keeper) keepGuard(ctx context.Context, now time.Duration, due bool) err
 	if now < k.guardAt {
 		return k.unwritten
 	}
-	for _, p := range k.guard {
+	for _, p := range Policies() {
 		is, err := k.store.ensurePolicy(ctx, p)
 		if due = due || is != unchanged; err != nil {
 			k.guardAt, k.unwritten = now+guardRetry, err
