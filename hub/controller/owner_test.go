@@ -57,7 +57,9 @@ func TestPolicyFencesNothingInAnyMemberWhileAnotherOneOwnsTheNamespace(t *testin
 		"the owner selects it in every member": {
 			shown{"east": in("shop"), "west": in("shop")}, "", nil, []string{"shop"},
 		},
-		"in another member only":                        {shown{"east": in("shop"), "west": in("")}, "", nil, []string{"shop"}},
+		"in another member only": {
+			shown{"east": in("shop"), "west": in("")}, "", nil, []string{"shop"},
+		},
 		"in a member that takes no part only":           {shown{"south": in("shop"), "west": in("")}, "", nil, nil},
 		"another member is not read":                    {shown{"west": in("")}, "", errDisengaged, []string{"shop"}},
 		"another member does not have it":               {shown{"west": in("")}, "", nil, nil},

@@ -97,7 +97,8 @@ func (st *policyStatuses) reconcilePolicy(ctx context.Context, req mcreconcile.R
 	if failed != nil {
 		return reconcile.Result{}, failed
 	}
-	return reconcile.Result{RequeueAfter: election.Soonest(again, lowers)}, nil // the event of another writer enqueues it again
+	// The event of another writer enqueues it again.
+	return reconcile.Result{RequeueAfter: election.Soonest(again, lowers)}, nil
 }
 
 // decisionsPending reports whether this tenure has not decided yet on a namespace of a fleet that has a record. So it

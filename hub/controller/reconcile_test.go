@@ -63,14 +63,15 @@ func TestWhoWritesTheFirstLeaseOfATerm(t *testing.T) {
 
 // Rule 4: renewals end before what was sent is counted. It counts with the stop time of its policy.
 func TestRenewalsEndBeforePromisesAreCounted(t *testing.T) {
+	stays, goes := func(*decide.Member) {}, func(m *decide.Member) { m.Problem.Reason = reason.Deleting }
 	for name, test := range map[string]struct {
 		phase  election.RecordState
 		change func(*decide.Member)
 		closed bool
 	}{
-		"a term that goes on":          {election.Leading, func(*decide.Member) {}, false},
-		"a term that ends":             {election.Draining, func(*decide.Member) {}, true},
-		"a leader that must not go on": {election.Leading, func(m *decide.Member) { m.Problem.Reason = reason.Deleting }, true},
+		"a term that goes on":          {election.Leading, stays, false},
+		"a term that ends":             {election.Draining, stays, true},
+		"a leader that must not go on": {election.Leading, goes, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, p := leads(t)

@@ -17,7 +17,8 @@
 //
 // The builder takes predicates as they are, without builder.WithPredicates. In place of WatchesMetadata and
 // builder.OnlyMetadata, pass a PartialObjectMetadata with its kind. With Owns, For needs an object of its own type. In
-// place of WithLogConstructor, set the LogConstructor in WithOptions. There is no Build, and no builder.MatchEveryOwner.
+// place of WithLogConstructor, set the LogConstructor in WithOptions. There is no Build, and no
+// builder.MatchEveryOwner.
 //
 // # Cluster-scoped kinds, and requests of other types
 //
