@@ -164,7 +164,7 @@ const (
 	NotMeasured Reason = "NotMeasured"
 	// Granted: the hub may read the Secrets of the fleet.
 	Granted Reason = "Granted"
-	// GrantMissing: the hub may not read them, or they cannot be listed, so it does nothing for the fleet.
+	// GrantMissing: the hub may not read them, or they cannot be listed, so it reaches no cluster of the fleet.
 	GrantMissing Reason = "GrantMissing"
 	// InForce: each cluster enforces the fences of the policy.
 	InForce Reason = "InForce"

@@ -339,9 +339,9 @@ const (
 	// ConditionClocksAgree is False when a clock of a cluster is known to be farther from the
 	// hub's than maxClockSkewMilliseconds, and Unknown while one was not measured closely enough yet.
 	ConditionClocksAgree = "ClocksAgree"
-	// ConditionSecretsGranted is False when the hub may not use the Secrets of the policy's namespace. They hold the
-	// kubeconfigs of its Clusters and the key of the seal. The message has the command that grants it. It is also False,
-	// with the reason InvalidSeal, when the Secret of the seal holds no key.
+	// ConditionSecretsGranted is False when the hub may not use the Secrets of the policy's namespace, or cannot list
+	// them. They hold the kubeconfigs of its Clusters and the key of the seal. The message has the command that grants
+	// it, or why the list fails. It is also False, with the reason InvalidSeal, when the Secret of the seal holds no key.
 	ConditionSecretsGranted = "SecretsGranted"
 	// ConditionAllManaged is False, with the reason TooManyNamespaces, while the policy leaves out namespaces that its
 	// selector matches in one cluster only. It manages at most 500 of these: those that have a record, then the oldest.

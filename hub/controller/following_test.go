@@ -50,7 +50,7 @@ func TestPlaceOfResourceSets(t *testing.T) {
 			desks := policyOf("fleet", "desks", "desk")
 			desks.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"desks": "true"}}
 			broken := policyOf("fleet", "broken", "bench")
-			broken.Spec.Timings.RenewIntervalMilliseconds = 0
+			broken.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"desks": "no value"}}
 			must(t, errors.Join(api.Create(t.Context(), desks), api.Create(t.Context(), broken)))
 			changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) { test.change(&o.Spec) })
 			if got, err := c.following.place(t.Context(), shop); err != nil || !reflect.DeepEqual(got, test.want) {

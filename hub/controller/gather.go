@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/ledger"
@@ -60,7 +61,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (v *d
 
 // claimable returns the policies that may own a namespace.
 func (c *Controller) claimable(ctx context.Context, v *decide.Snapshot, policies []*decide.Policy) []*decide.Policy {
-	if v.Key.Name == c.OwnNamespace {
+	if v.Key.Name == c.OwnNamespace || v1alpha1.NeverManaged(v.Key.Name) {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(policies), func(p *decide.Policy) bool { return c.lone.leavesOut(ctx, v, p) })

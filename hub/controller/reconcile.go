@@ -122,7 +122,7 @@ func (c *Controller) carryOut(
 	}
 	c.moves.note(v, p) // now that the record says so
 	c.following.decided(v.Key, v.Decides(p))
-	v.FitSince, v.UnhealthySince = p.FitSince, p.UnhealthySince
+	v.AbleSince, v.FitSince, v.UnhealthySince = p.AbleSince, p.FitSince, p.UnhealthySince
 	c.assign(v, p)
 	c.noteClaim(v)
 	if end, ended := explain.OrderEnd(v, p); ended {

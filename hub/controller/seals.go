@@ -15,7 +15,6 @@ import (
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/explain"
 	"github.com/leasecast/leasecast/hub/fleet"
-	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -171,8 +170,12 @@ func (ss *seals) lower(
 		return 0, err
 	}
 	for i := range records {
-		r, name := ledger.RecordOf(&records[i].Spec), records[i].Spec.Policy
-		needed[name] = needed[name].Max(seal.Bounds{Duration: r.Duration, Skew: r.Skew, Stop: r.Stop})
+		r := &records[i].Spec
+		needed[r.Policy] = needed[r.Policy].Max(seal.Bounds{
+			Duration: time.Duration(r.LeaseDurationSeconds) * time.Second,
+			Skew:     time.Duration(r.MaxClockSkewMilliseconds) * time.Millisecond,
+			Stop:     time.Duration(r.StopTimeSeconds) * time.Second,
+		})
 	}
 	now, is := ss.Clock.Now().Boot, lowering{before: s.Policies, after: s.Needed(needed)}
 	if maps.Equal(is.before, is.after) {

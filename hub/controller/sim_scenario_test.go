@@ -263,7 +263,7 @@ func (w *world) judge() {
 	w.judgeLocks()
 }
 
-// judgeCopies asks whether each cluster's Lease is that of the record. Followers' Leases wait half a second, and
+// judgeCopies asks whether each cluster's Lease is as the record says. Followers' Leases wait half a second, and
 // requests take time.
 func (w *world) judgeCopies(ns string, r *v1alpha1.NamespaceLeader) {
 	if w.start.Add(w.now).Sub(r.Spec.Since.Time) < time.Second+w.timings.Skew {

@@ -302,8 +302,8 @@ type Plan struct {
 	Move   act.Move
 	// Refused: the cluster that Move names may not lead, and no change is under way.
 	Refused bool
-	// FitSince and UnhealthySince are what the next decision has to remember; see election.FitSince.
-	FitSince, UnhealthySince map[string]time.Duration
+	// AbleSince, FitSince and UnhealthySince are what the next decision has to remember; see package election.
+	AbleSince, FitSince, UnhealthySince map[string]time.Duration
 }
 
 // Move returns what people have ordered for the namespace. An order in a record of another hub is that hub's.
@@ -364,14 +364,16 @@ func (v *Snapshot) Decide(now lease.Reading, sent election.Sent, paced bool) (p 
 	}
 	p.Move = v.Move()
 	requires := policy != nil && v.Policy.Requires != nil
-	if policy != nil {
+	p.AbleSince = election.AbleSince(now, v.AbleSince, elected(p.Candidates))
+	if requires || policy != nil && policy.Failback > 0 {
 		p.FitSince = election.FitSince(now, v.FitSince, elected(p.Candidates))
 	}
 	if requires {
 		p.UnhealthySince = election.UnhealthySince(now, v.UnhealthySince, elected(p.Candidates))
 		p.Health = election.Soonest(p.Health, p.failRequired(now.Boot, policy.UnhealthyAfter))
 	}
-	state.Sent, state.Paced, state.Frozen, state.FitSince = sent, paced, p.Frozen, p.FitSince
+	state.Sent, state.Paced, state.Frozen = sent, paced, p.Frozen
+	state.AbleSince, state.FitSince = p.AbleSince, p.FitSince
 	p.Case = Case{Namespace: v.Key.Name, Now: now, Policy: policy, State: state, Candidates: elected(p.Candidates)}
 	if v.Policy != nil {
 		p.Case.Patience = v.Policy.Thresholds.UnreachableAfter

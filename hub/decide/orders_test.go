@@ -105,15 +105,24 @@ func TestWhoHasFrozenANamespace(t *testing.T) {
 	}
 }
 
-// How long a cluster has been able to lead counts always, and how long it was unhealthy where something is required.
+// How long a cluster has been able to lead counts always, with what is required only where the policy fails back or
+// requires something.
 func TestWhatIsRememberedOfCandidates(t *testing.T) {
-	for name, requires := range map[string]*worker.Requires{"nothing is required": nil, "something is": {}} {
+	for name, test := range map[string]struct {
+		change         func(*decide.Policy)
+		fit, unhealthy bool
+	}{
+		"neither":               {func(*decide.Policy) {}, false, false},
+		"it fails back":         {func(p *decide.Policy) { p.Election.Failback = time.Minute }, true, false},
+		"it requires something": {func(p *decide.Policy) { p.Requires = &worker.Requires{} }, true, true},
+	} {
 		v := shopView(decidetest.EastLeads(20), measured("east", agrees))
-		v.Policy.Requires = requires
+		test.change(v.Policy)
 		p := v.Decide(start, election.Sent{Final: true}, false)
+		_, able := p.AbleSince["east"]
 		_, fit := p.FitSince["east"]
-		if !fit || (p.UnhealthySince != nil) != (requires != nil) {
-			t.Errorf("%s: able to lead since %v, unhealthy since %v", name, p.FitSince, p.UnhealthySince)
+		if !able || fit != test.fit || (p.UnhealthySince != nil) != test.unhealthy {
+			t.Errorf("%s: able to lead since %v, fit since %v, unhealthy since %v", name, p.AbleSince, p.FitSince, p.UnhealthySince)
 		}
 	}
 }

@@ -8,6 +8,12 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
+// AbleSince returns, by cluster, the boot reading since when every decision found it able to lead. before is what the
+// last decision returned.
+func AbleSince(now lease.Reading, before map[string]time.Duration, cs []Candidate) map[string]time.Duration {
+	return since(now, before, cs, mayLead)
+}
+
 // FitSince returns, by cluster, the boot reading since when every decision found it able to lead, and all that is
 // required healthy. before is what the last decision returned.
 func FitSince(now lease.Reading, before map[string]time.Duration, cs []Candidate) map[string]time.Duration {

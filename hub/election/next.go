@@ -362,9 +362,9 @@ func waitsFor(now lease.Reading, p Policy, s State, c Candidate, ranked []Candid
 		return notReady(o) && !o.Drained &&
 			(c.Name == "" || compare(o, c) < 0 || o.Name == s.Record.Leader && whyDepose(now, p, s, ranked) == "")
 	})
-	since, fit := s.FitSince[c.Name]
+	since, able := s.AbleSince[c.Name]
 	switch holder, _ := named(ranked, s.Record.Leader); {
-	case holder.Reason == reason.Recovering && comesBack(s, ranked) && !c.Ordered && fit &&
+	case holder.Reason == reason.Recovering && comesBack(s, ranked) && !c.Ordered && able &&
 		now.Boot-since < p.Timings.Duration:
 		// Both may have been out of reach together, and the leader has a moment to be fit again.
 		return holder.Name, max(timeToAnswer(now, p, s), p.Timings.Renew)

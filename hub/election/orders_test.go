@@ -26,6 +26,11 @@ func fitSince(since map[string]float64) func(*election.State) {
 	}
 }
 
+// ableSince is since which second a cluster has been able to lead.
+func ableSince(name string, seconds float64) func(*election.State) {
+	return func(s *election.State) { s.AbleSince = map[string]time.Duration{name: boot(seconds)} }
+}
+
 // Rule 21: an operator orders a move to one cluster.
 func TestOrderedMove(t *testing.T) {
 	const begins = "Draining east 20 Ordered next west after 11s persist"

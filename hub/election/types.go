@@ -209,9 +209,9 @@ type State struct {
 	OtherHub bool
 	// MostUnreachable: most clusters became unreachable within one window.
 	MostUnreachable bool
-	// FitSince holds, by cluster, the boot reading since when every decision found it able to lead, and all that is
-	// required healthy.
-	FitSince map[string]time.Duration
+	// AbleSince and FitSince hold, by cluster, the boot reading since when every decision found it able to lead, and for
+	// FitSince all that is required healthy.
+	AbleSince, FitSince map[string]time.Duration
 	// Frozen: an operator has frozen who leads.
 	Frozen bool
 	// Paced: as many planned changes of the policy go on as may go on at once. This namespace begins none.

@@ -133,7 +133,7 @@ func ClocksAgree(ms []decide.Member) metav1.Condition {
 	}
 }
 
-// SecretsGranted names a missing grant, or what is wrong with the seal's Secret.
+// SecretsGranted names a missing grant, or why Secrets cannot be listed, or what is wrong with the seal's Secret.
 func SecretsGranted(missing, brokenSeal string) metav1.Condition {
 	const kind = v1alpha1.ConditionSecretsGranted
 	switch {

@@ -51,6 +51,8 @@ var errStopped = errors.New("this replica of the hub does not write any more")
 // denial is in the words of admission webhooks and policies, which choose the code of the answer.
 var denial = regexp.MustCompile(`admission webhook .* denied the request|ValidatingAdmissionPolicy .* denied request`)
 
+func isDenial(err error) bool { return err != nil && denial.MatchString(err.Error()) }
+
 // pass is one look at a set in a member.
 type pass struct {
 	*inventory
@@ -229,7 +231,7 @@ func (p *pass) patch(k kind, is id, o object, ours bool) (marked, error) {
 	}
 	now, err := p.send(k, is, body, fieldManager, p.of.Spec.Force)
 	switch {
-	case !apierrors.IsConflict(err):
+	case !apierrors.IsConflict(err), isDenial(err):
 	case mayTakeOver(err, ours):
 		now, err = p.send(k, is, body, fieldManager, true)
 	default:
@@ -295,7 +297,7 @@ func mayTakeOver(conflict error, ours bool) bool {
 // says of a secret object may quote it.
 func (p *pass) explain(is id, secret bool, err error) (*v1alpha1.ResourceProblem, error) {
 	var wrong v1alpha1.ResourceProblem
-	denied := err != nil && denial.MatchString(err.Error())
+	denied := isDenial(err)
 	switch {
 	case err == nil:
 		return nil, nil
@@ -392,7 +394,7 @@ func (p *pass) delete(k kind, is id, has marked) error {
 	err := p.objects.Resource(k.GroupVersionResource).Namespace(is.namespace).Delete(ctx, is.name, metav1.DeleteOptions{
 		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground), Preconditions: &metav1.Preconditions{UID: &has.uid},
 	})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is another object by now
+	if (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) && !isDenial(err) { // it is another object by now
 		return nil
 	}
 	return err

@@ -74,7 +74,7 @@ var ofDeployments = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: 
 
 // passIn returns a pass over the set "all", in a member that answers each patch by hand. It returns what was sent, in
 // order, and the problems.
-func passIn(t *testing.T, answer func(r *http.Request, body string) (code int)) (
+func passIn(t *testing.T, answer func(r *http.Request, body string) *apierrors.StatusError) (
 	pass func(ctx context.Context, manifests string) (sent string, is reached), now *clock,
 ) {
 	var sent []string
@@ -83,11 +83,10 @@ func passIn(t *testing.T, answer func(r *http.Request, body string) (code int)) 
 		name := path.Base(r.URL.Path)
 		sent = append(sent, name)
 		w.Header().Set("Content-Type", "application/json")
-		if code := answer(r, string(body)); code != http.StatusOK {
-			status := conflict(metav1.StatusCause{Message: `conflict with "argocd"`, Field: ".spec.template"}).ErrStatus
-			status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-			w.WriteHeader(code)
-			_ = json.NewEncoder(w).Encode(status)
+		if err := answer(r, string(body)); err != nil {
+			err.ErrStatus.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+			w.WriteHeader(int(err.ErrStatus.Code))
+			_ = json.NewEncoder(w).Encode(err.ErrStatus)
 			return
 		}
 		_, _ = fmt.Fprintf(w, `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":%q}}`, name)
@@ -142,12 +141,12 @@ func (e expiring) Err() error {
 func TestAPassGoesOnWhereTheLastOneEnded(t *testing.T) {
 	var ctx expiring
 	var ends bool
-	pass, now := passIn(t, func(r *http.Request, _ string) int {
+	pass, now := passIn(t, func(r *http.Request, _ string) *apierrors.StatusError {
 		if ends && path.Base(r.URL.Path) == "b" {
 			ctx.end()
 			<-r.Context().Done()
 		}
-		return http.StatusOK
+		return nil
 	})
 	all := settings("a") + "---\n" + settings("b") + "---\n" + settings("c")
 	for _, step := range []struct {
@@ -176,18 +175,27 @@ func TestAPassGoesOnWhereTheLastOneEnded(t *testing.T) {
 
 // An autoscaler does nothing at 0 replicas: where the form leaves them out, they are released.
 func TestReplicasFollowWhereAnotherManagerAppliesTheRest(t *testing.T) {
-	for name, test := range map[string]struct{ text, want string }{
-		"the form has replicas":    {workload("Deployment", "web", 0), `"spec":{"replicas":0}`},
-		"a kind without replicas":  {settings("web"), "nothing was sent"},
-		"the form leaves them out": {strings.Replace(workload("Deployment", "web", 0), "replicas: 0,", "", 1), ""},
+	owned := conflict(metav1.StatusCause{Message: `conflict with "argocd"`, Field: ".spec.template"})
+	denied := conflict()
+	denied.ErrStatus.Message = `admission webhook "quota.shop" denied the request: not now`
+	for name, test := range map[string]struct {
+		text, want string
+		answer     *apierrors.StatusError
+	}{
+		"the form has replicas":   {workload("Deployment", "web", 0), `"spec":{"replicas":0}`, owned},
+		"a kind without replicas": {settings("web"), "nothing was sent", owned},
+		"the form leaves them out": {
+			strings.Replace(workload("Deployment", "web", 0), "replicas: 0,", "", 1), "", owned,
+		},
+		"a webhook denies all of it": {workload("Deployment", "web", 0), "nothing was sent", denied},
 	} {
 		scaled := "nothing was sent"
-		pass, _ := passIn(t, func(r *http.Request, body string) int {
+		pass, _ := passIn(t, func(r *http.Request, body string) *apierrors.StatusError {
 			if r.URL.Query().Get("fieldManager") == fieldManager {
-				return http.StatusConflict
+				return test.answer
 			}
 			scaled = body
-			return http.StatusOK
+			return nil
 		})
 		_, is := pass(t.Context(), test.text)
 		if test.want == "nothing was sent" {

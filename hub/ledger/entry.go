@@ -74,8 +74,9 @@ type Memory struct {
 	// Lost holds, for each unreachable cluster, the boot reading since when. It is kept only where the policy
 	// fences locks.
 	Lost map[string]time.Duration
-	// FitSince holds, by cluster, the boot reading since when every decision found it able to lead.
-	FitSince map[string]time.Duration
+	// AbleSince and FitSince hold, by cluster, the boot reading since when every decision found it able to lead, and for
+	// FitSince all that is required healthy. FitSince is kept only where the policy fails back, or requires something.
+	AbleSince, FitSince map[string]time.Duration
 	// UnhealthySince holds, by cluster, the boot reading since when every decision found that something required was
 	// not healthy there. It is kept only where the policy requires something.
 	UnhealthySince map[string]time.Duration

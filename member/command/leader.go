@@ -43,7 +43,8 @@ func ask(m Asked, namespace string) Answer {
 	return Answer{Leader: s.Leader, Epoch: s.Epoch, Why: s.Why}
 }
 
-// Handler serves who leads: status 200 where this cluster leads, 503 elsewhere, and an [Answer] in both cases.
+// Handler answers each request with who leads, so mount it at GET /leader: status 200 where this cluster leads, 503
+// elsewhere, and an [Answer] in both cases.
 func Handler(m Asked, namespace string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		answer := ask(m, namespace)

@@ -209,9 +209,12 @@ func (s *Store) follow(ctx context.Context, name string, f *fleet) {
 	var running sync.WaitGroup
 	running.Go(func() { informer.RunWithContext(ctx) })
 	synced := informer.HasSyncedChecker().Done()
-	if wake.For(ctx, s.Timers, listTimeout, synced) == nil && !informer.HasSynced() {
-		s.settle(f, fmt.Sprintf("the Secrets in namespace %s cannot be listed: %s", name, last.Load()), nil)
-		s.Changed(ctx, name)
+	for wake.For(ctx, s.Timers, listTimeout, synced) == nil && !informer.HasSynced() {
+		if s.settle(f, fmt.Sprintf("the Secrets in namespace %s cannot be listed: %s", name, last.Load()), nil) {
+			s.Log.Info("Secrets cannot be listed, so the Clusters of this namespace cannot be reached",
+				"fleet", name, "err", last.Load())
+			s.Changed(ctx, name)
+		}
 	}
 	select {
 	case <-synced:

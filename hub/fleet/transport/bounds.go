@@ -22,8 +22,8 @@ const (
 	maxList      = 16 << 20
 	listOverhead = 512
 	// maxHeld bounds what caches hold of a kind in a member, in bytes. Each object counts as heldOverhead more: structs,
-	// maps, and its places in indexes. What is held may grow by heldReserve in sum: no Lease is dropped because a renewal
-	// made it a byte longer.
+	// maps, and its places in indexes. What is held may grow by heldReserve in sum: a renewal or a deletion makes it
+	// some bytes longer.
 	maxHeld      = 20 << 20
 	heldReserve  = 1 << 20
 	heldOverhead = 1 << 10

@@ -101,10 +101,7 @@ func (e *events) event(whole []byte) ([]byte, error) {
 	case watch.Bookmark:
 	case watch.Added, watch.Modified:
 		if !e.held.admit(kept) {
-			if held, _ := e.held.remove(kept); !held {
-				return nil, nil
-			}
-			event = watch.Deleted // an older version would be shown otherwise
+			return nil, nil // of what is held, an older version stays: it has not ended
 		}
 	case watch.Deleted:
 		held, again := e.held.remove(kept)
