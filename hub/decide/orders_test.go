@@ -122,7 +122,8 @@ func TestWhatIsRememberedOfCandidates(t *testing.T) {
 		_, able := p.AbleSince["east"]
 		_, fit := p.FitSince["east"]
 		if !able || fit != test.fit || (p.UnhealthySince != nil) != test.unhealthy {
-			t.Errorf("%s: able to lead since %v, fit since %v, unhealthy since %v", name, p.AbleSince, p.FitSince, p.UnhealthySince)
+			t.Errorf("%s: able to lead since %v, fit since %v, unhealthy since %v", name, p.AbleSince, p.FitSince,
+				p.UnhealthySince)
 		}
 	}
 }

@@ -17,9 +17,9 @@ import (
 // cannot be listed. It is empty if nothing is missing, or if that is not known yet.
 func (p *Provider) MissingGrant(fleet string) string { return p.secrets.Missing(fleet) }
 
-// Ready returns an error while not all Clusters are known, or while a grant is missing, or Secrets
-// cannot be listed, in one of the namespaces that Options name. A fleet that was found by its Clusters does not count: whoever may make a Cluster must not stop the
-// hub.
+// Ready returns an error while not all Clusters are known, or while a grant is missing, or Secrets cannot be listed, in
+// one of the namespaces that Options name. A fleet that was found by its Clusters does not count: whoever may make a
+// Cluster must not stop the hub.
 func (p *Provider) Ready() error {
 	select {
 	case <-p.synced:
