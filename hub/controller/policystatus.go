@@ -61,17 +61,19 @@ func (st *policyStatuses) reconcilePolicy(ctx context.Context, req mcreconcile.R
 	if !st.Tenure.Holds() {
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
-	object := &v1alpha1.LeadershipPolicy{}
-	found := st.Client.Get(ctx, req.NamespacedName, object)
 	policies, err := st.policies.valid(ctx, req.Namespace)
-	if err = errors.Join(client.IgnoreNotFound(found), err); err != nil {
+	if err != nil {
 		return reconcile.Result{}, err
 	}
 	st.policies.setProbing(req.Namespace, policies)
 	i := slices.IndexFunc(policies, func(p *decide.Policy) bool { return p.Object.Name == req.Name })
-	if i < 0 || found != nil { // it is being deleted, or gone
+	if i < 0 { // it is being deleted, or gone
 		st.lone.forget(req.NamespacedName)
 		return reconcile.Result{}, nil
+	}
+	object := &v1alpha1.LeadershipPolicy{}
+	if err := st.Client.Get(ctx, req.NamespacedName, object); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err) // the event of its deletion enqueues it again
 	}
 	if _, other := st.source.Served(object.Namespace); other != "" {
 		// What is recorded again is counted by the recorder, and kept from expiring.
