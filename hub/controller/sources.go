@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -126,18 +127,16 @@ func (s *sources) leaseChanged(key fleet.Key, namespace string) {
 // namespacesOf returns all namespaces of a fleet that may need a decision. Each has a record, a policy that manages
 // it, or a Lease that the hub may have written in a member.
 func (s *sources) namespacesOf(ctx context.Context, fleetName string) []types.NamespacedName {
-	names := map[string]bool{}
+	names := sets.New[string]()
 	records, err := s.ledger.Cached(ctx, fleetName)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Records could not be listed", "fleet", fleetName)
 	}
 	for i := range records {
-		names[records[i].Name] = true
+		names.Insert(records[i].Name)
 	}
 	for _, p := range s.members.publishers(fleetName) {
-		for _, name := range p.MayHaveWritten() {
-			names[name] = true
-		}
+		names.Insert(p.MayHaveWritten()...)
 	}
 	policies, err := s.policies.valid(ctx, fleetName)
 	if err != nil {
@@ -146,8 +145,8 @@ func (s *sources) namespacesOf(ctx context.Context, fleetName string) []types.Na
 	shown := s.lone.namespacesIn(ctx, fleetName)
 	for _, p := range policies {
 		for name, in := range placesOf(p, shown) {
-			if !names[name] && (in.members > 1 || p.Names[name] || s.lone.keeps(ctx, p, name, in.member)) {
-				names[name] = true
+			if !names.Has(name) && (in.members > 1 || p.Names[name] || s.lone.keeps(ctx, p, name, in.member)) {
+				names.Insert(name)
 			}
 		}
 	}

@@ -180,7 +180,7 @@ func TestWhichNamespacesOfAMemberTriggerADecision(t *testing.T) {
 			written := eastLease(20)
 			written.Namespace = "written"
 			m.members.of[eastKey] = atWork(publisherThatRead(t, testStart.Wall, testKey, written))
-			if test.refused {
+			if m.Client = bounded(m.api); test.refused {
 				m.Client = failing(m.api, "list")
 			}
 			q := newTestQueue(t)
@@ -239,10 +239,16 @@ func TestAPolicyCountsFromItsEventOn(t *testing.T) {
 // What this tenure has read or written needs no decision. A deletion is always another client's: the hub forgets what
 // it deletes.
 func TestWhichEventsOfARecordTriggerADecision(t *testing.T) {
-	for name, test := range map[string]struct{ own, gone, triggers bool }{
-		"this tenure has written it":    {own: true},
-		"another client has written it": {triggers: true},
-		"another client has deleted it": {own: true, gone: true, triggers: true},
+	for name, test := range map[string]struct {
+		own      bool
+		event    string
+		triggers bool
+	}{
+		"this tenure has created it":    {true, "create", false},
+		"this tenure has written it":    {true, "update", false},
+		"another client has created it": {false, "create", true},
+		"another client has written it": {false, "update", true},
+		"another client has deleted it": {true, "delete", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _, api := newTestHub(t)
@@ -253,12 +259,18 @@ func TestWhichEventsOfARecordTriggerADecision(t *testing.T) {
 			if !test.own {
 				o.ResourceVersion = "another"
 			}
+			o.Spec.Reason = "Drained"
 			q := newTestQueue(t)
-			if h := c.sources.recordChanges(); test.gone {
-				h.Delete(t.Context(), event.TypedDeleteEvent[*v1alpha1.NamespaceLeader]{Object: o}, q)
-			} else {
+			switch h := c.sources.recordChanges(); test.event {
+			case "create":
 				h.Create(t.Context(), event.TypedCreateEvent[*v1alpha1.NamespaceLeader]{Object: o}, q)
+			case "update":
 				h.Update(t.Context(), event.TypedUpdateEvent[*v1alpha1.NamespaceLeader]{ObjectNew: o}, q)
+			default:
+				h.Delete(t.Context(), event.TypedDeleteEvent[*v1alpha1.NamespaceLeader]{Object: o}, q)
+			}
+			if counts := c.moves.of[shop] != ""; counts != (test.event == "create") {
+				t.Errorf("a planned change that the first list shows counts: %v", counts)
 			}
 			if got := asked(&queue{q: q}); (len(got) == 1 && got[0] == "fleet/shop") != test.triggers || len(got) > 1 {
 				t.Errorf("decisions on %q", got)
