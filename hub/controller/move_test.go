@@ -112,6 +112,12 @@ func TestWhenARecordOfAnotherHubIsTakenOver(t *testing.T) {
 			if e := entryOf(t, c, shop); (e.Found.Hub == "this") != test.taken || e.Moved == test.taken {
 				t.Errorf("mark %q, of another hub: %v", e.Found.Hub, e.Moved)
 			}
+			must(t, workersHub{c}.RelinquishRecords(t.Context(), "fleet"))
+			o := recordOf("fleet", "shop")
+			must(t, api.Get(t.Context(), shop, o))
+			if relinquished := o.Spec.Hub == v1alpha1.NoHub; relinquished != test.taken {
+				t.Errorf("mark %q after this hub has relinquished its records", o.Spec.Hub)
+			}
 		})
 	}
 }

@@ -150,6 +150,9 @@ func TestPlannedChangeWaits(t *testing.T) {
 			if test.others {
 				c.moves.of[types.NamespacedName{Namespace: "fleet", Name: "till"}] = "shops"
 			}
+			if decides(0, false); c.moves.giving[shop] {
+				t.Error("it waits, although nothing is planned")
+			}
 			if p := decides(0, true); p.Record.State != test.state || c.moves.giving[shop] != test.gives {
 				t.Errorf("%s, because of %s; waits for the leader's cluster: %v", p.Record.State, p.Record.Reason,
 					c.moves.giving[shop])
@@ -167,11 +170,13 @@ func TestPlannedChangeGoesOnWithoutConfirmation(t *testing.T) {
 	for name, test := range map[string]struct {
 		before []step
 		lost   bool // the record is, after that, and comes back
+		paced  bool // after that another change of the policy comes first
 		want   election.RecordState
 	}{
-		"the time has passed":              {[]step{{0, true}, {59, true}}, false, election.Draining},
-		"the drain ended, and began again": {[]step{{0, true}, {30, false}, {31, true}}, false, election.Leading},
-		"the record left, and came back":   {[]step{{0, true}, {59, true}}, true, election.Leading},
+		"the time has passed":              {[]step{{0, true}, {59, true}}, false, false, election.Draining},
+		"the drain ended, and began again": {[]step{{0, true}, {30, false}, {31, true}}, false, false, election.Leading},
+		"the record left, and came back":   {[]step{{0, true}, {59, true}}, true, false, election.Leading},
+		"another change came first":        {[]step{{0, true}, {59, true}}, false, true, election.Leading},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, decides := drainedEast(t, follows)
@@ -182,6 +187,11 @@ func TestPlannedChangeGoesOnWithoutConfirmation(t *testing.T) {
 			}
 			if test.lost {
 				c.drop(entryOf(t, c, shop))
+			}
+			if till := (types.NamespacedName{Namespace: "fleet", Name: "till"}); test.paced {
+				c.moves.of[till] = "shops"
+				decides(60, true)
+				delete(c.moves.of, till)
 			}
 			if p := decides(61, true); p.Record.State != test.want {
 				t.Errorf("after 61 s: %s, want %s", p.Record.State, test.want)
