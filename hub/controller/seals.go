@@ -204,8 +204,8 @@ func (ss *seals) setLowering(fleetName string, is *lowering) (since time.Duratio
 		delete(ss.lowerings, fleetName)
 		return 0
 	}
-	if was, waits := ss.lowerings[fleetName]; waits && was.begun == is.begun &&
-		maps.Equal(was.before, is.before) && maps.Equal(was.after, is.after) {
+	was := ss.lowerings[fleetName]
+	if was.begun == is.begun && maps.Equal(was.before, is.before) && maps.Equal(was.after, is.after) {
 		return was.since
 	}
 	ss.lowerings[fleetName] = *is
