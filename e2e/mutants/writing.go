@@ -13,19 +13,17 @@ var writing = []mutant{
 	{"1: renewals go on after the release", ofTenure, "hub/tenure.Tenure.release",
 		`t.released = true`, ``},
 
-	{"2: a Lease is written before its record", simulation, "hub/controller.Controller.carryOut",
-		`if written, err = c.persist(ctx, v, p); err != nil { return 0, false, err }`,
+	{"2: a Lease is written before its record", simulation, "hub/controller.Controller.reconcileNamespace",
+		`written, err := c.persist(ctx, v, p)`,
 		`if p.Persist {
 			v.Granted = p.Record.Epoch
 		}
 		c.assign(v, p)
-		if written, err = c.persist(ctx, v, p); err != nil {
-			return 0, false, err
-		}`},
+		written, err := c.persist(ctx, v, p)`},
 	{"2: a record is written without compare-and-swap", ofLedger, "hub/ledger.Ledger.write",
 		`return l.Client.Update(ctx, object)`, `object.ResourceVersion = ""; return l.Client.Update(ctx, object)`},
 	{"2: a longer D is promised before the seal holds it", stories, "hub/controller.Controller.persist",
-		`p.Record.State == election.Leading && v.Policy != nil && (v.Object != nil || p.Persist)`, `false`},
+		`p.Record.State == election.Leading && v.Policy != nil`, `false`},
 
 	{"3: an expired Lease is renewed", stories, "hub/publish.leaseSyncer.lead",
 		`c.Live(now.Wall)`, `true`},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -310,4 +311,36 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 			t.Errorf("again in %v", again)
 		}
 	})
+}
+
+// A tenant with policies in one namespace of the hub reaches no Cluster of another one, whatever the policies say.
+func TestPolicyNeverTouchesTheClustersOfAnotherNamespace(t *testing.T) {
+	for of, leads := range map[string]bool{"fleet": true, "fleet2": false} { // the policy's namespace
+		c, f, api := newTestHub(t)
+		f.shown[0].Priority, f.verdict.Answering = 5, true
+		east := c.members.of[eastKey].worker.Publisher()
+		before := east.Queue.Len() // what was read there
+		must(t, api.Create(t.Context(), policyOf(of, "greedy", "till")))
+		for range 3 {
+			for _, key := range []types.NamespacedName{{Namespace: "fleet", Name: "till"}, {Namespace: "fleet2", Name: "till"}} {
+				if _, err := c.reconcileNamespace(t.Context(), requestAbout(key)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		record, other := recordOf("fleet", "till"), recordOf("fleet2", "till")
+		err := api.Get(t.Context(), client.ObjectKeyFromObject(record), record)
+		if got := err == nil && record.Spec.Leader == "east"; got != leads {
+			t.Errorf("of %s: east leads: %v (%+v, %v)", of, got, record.Spec, err)
+		}
+		if assigned := east.Queue.Len() > before; assigned != leads {
+			t.Errorf("of %s: something is to be written into east: %v", of, assigned)
+		}
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(other), other); !apierrors.IsNotFound(err) {
+			t.Errorf("of %s: a namespace without Clusters has a record: %+v, %v", of, other.Spec, err)
+		}
+		if c.ledger.Knows(client.ObjectKeyFromObject(other)) {
+			t.Errorf("of %s: a namespace without Clusters is remembered", of)
+		}
+	}
 }

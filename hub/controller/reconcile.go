@@ -64,7 +64,11 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	}
 	p := c.decide(v)
 	c.cases.answer(v, p.Case)
-	wait, written, err := c.carryOut(ctx, v, p)
+	written, err := c.persist(ctx, v, p)
+	var wait time.Duration
+	if err == nil {
+		wait, err = c.carryOut(ctx, v, p)
+	}
 	switch {
 	case err != nil:
 		v.Recheck()
@@ -113,30 +117,24 @@ func (c *Controller) endWithFleet(v *decide.Snapshot, p decide.Plan) reconcile.R
 	return reconcile.Result{RequeueAfter: standBackAgain}
 }
 
-// carryOut persists a decision, and has the publishers act on it. It returns when to decide again, or 0 for never.
-func (c *Controller) carryOut(
-	ctx context.Context, v *decide.Snapshot, p decide.Plan,
-) (wait time.Duration, written bool, err error) {
-	if written, err = c.persist(ctx, v, p); err != nil {
-		return 0, false, err
-	}
-	c.moves.note(v, p) // now that the record says so
+// carryOut has the publishers act on a decision that is persisted. It returns when to decide again, or 0 for never.
+func (c *Controller) carryOut(ctx context.Context, v *decide.Snapshot, p decide.Plan) (wait time.Duration, err error) {
+	c.moves.note(v, p)
 	c.following.decided(v.Key, v.Decides(p))
 	v.AbleSince, v.FitSince, v.UnhealthySince = p.AbleSince, p.FitSince, p.UnhealthySince
 	c.assign(v, p)
 	c.noteClaim(v)
 	if end, ended := explain.OrderEnd(v, p); ended {
 		if err := c.ledger.RemoveOrder(ctx, v.Entry); err != nil {
-			return 0, written, err
+			return 0, err
 		}
 		v.Events = append(v.Events, end)
 	}
 	if p.Gone {
 		c.recordEvents(v)
-		return 0, written, c.finish(ctx, v)
+		return 0, c.finish(ctx, v)
 	}
-	wait, err = c.explain(ctx, v, p)
-	return wait, written, err
+	return c.explain(ctx, v, p)
 }
 
 // persist stores the record of a decision, before anything depends on it.
@@ -149,7 +147,7 @@ func (c *Controller) persist(ctx context.Context, v *decide.Snapshot, p decide.P
 	if v.Policy != nil {
 		is.Policy = v.Policy.Object.Name
 	}
-	if p.Record.State == election.Leading && v.Policy != nil && (v.Object != nil || p.Persist) {
+	if p.Record.State == election.Leading && v.Policy != nil {
 		b := seal.Bounds{Duration: p.Record.Duration, Skew: p.Record.Skew, Stop: p.Record.Stop}
 		// This comes before a Lease can depend on the bounds.
 		err := c.Seals.Raise(ctx, v.Key.Namespace, is.Policy, b.Max(v.Policy.Bounds()))

@@ -9,7 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -307,19 +306,44 @@ func TestADecisionThatFailsIsMadeAgainOnWhatIsStored(t *testing.T) {
 	}
 }
 
-// A term's first Lease does not wait until the order for it is removed from the record.
+// A term's first Lease does not wait until the order for it is removed from the record. What is not stored has no
+// event, and what is stored has one. The change counts until it has ended.
 func TestLeaderGetsItsLeaseAlthoughItsOrderCannotBeRemoved(t *testing.T) {
 	c, f, api := newTestHub(t)
-	f.shown[0].Priority, f.verdict.Answering = 5, true
+	recorder := &fakeRecorder{}
+	c.events, f.shown[0].Priority, f.verdict.Answering = recorder, 5, true
 	changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
 		o.Annotations = map[string]string{v1alpha1.MoveToAnnotation: "east"}
+		o.Spec.State, o.Spec.Reason = v1alpha1.StateDraining, "Ordered"
 	})
-	c.Client = failing(api, "patch")
 	east := c.members.of[eastKey].worker.Publisher()
 	before := east.Queue.Len()
-	_, err := c.reconcileNamespace(t.Context(), aboutShop)
-	if assigned := east.Queue.Len() > before; !assigned || !errors.Is(err, errRefused) {
-		t.Errorf("the Lease in east is to be written: %v (%v)", assigned, err)
+	c.moves.of[shop] = "shops"
+	for _, step := range []struct {
+		refused          string
+		counts, assigned bool
+	}{{"update", true, false}, {"patch", false, true}} {
+		c.Client = failing(api, step.refused)
+		_, err := c.reconcileNamespace(t.Context(), aboutShop)
+		if assigned := east.Queue.Len() > before; assigned != step.assigned || !errors.Is(err, errRefused) {
+			t.Errorf("%s is refused: the Lease in east is to be written: %v (%v)", step.refused, assigned, err)
+		}
+		if counts := c.moves.of[shop] != ""; counts != step.counts {
+			t.Errorf("%s is refused: the change counts: %v", step.refused, counts)
+		}
+	}
+	c.Client = api
+	for hours := range time.Duration(3) { // and each status is due
+		c.Clock = fixedClock(lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + hours*time.Hour})
+		_, err := c.reconcileNamespace(t.Context(), aboutShop)
+		must(t, err)
+	}
+	if owned, lost := c.statuses.claimsOf(shops); owned != 1 || len(lost) > 0 {
+		t.Errorf("the policy owns %d namespaces, and lost %q", owned, lost)
+	}
+	if len(recorder.events) != 2 || !strings.Contains(recorder.events[0], "east leads in epoch") ||
+		!strings.HasSuffix(recorder.events[1], "Normal Ordered: east leads, as ordered") {
+		t.Errorf("events %q", recorder.events)
 	}
 }
 
@@ -452,6 +476,7 @@ func TestSealHoldsWhatAStoredRecordPromises(t *testing.T) {
 	changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
 		o.Spec = said20()
 		o.Spec.Hub, o.Spec.Policy, o.Spec.LeaseDurationSeconds, o.Spec.StopTimeSeconds = "this", "shops", 77, 99
+		o.Spec.MaxClockSkewMilliseconds = 6000
 	})
 	c.Client = failing(api, "create", "update", "status")
 	v, err := c.gather(t.Context(), shop)
@@ -459,39 +484,10 @@ func TestSealHoldsWhatAStoredRecordPromises(t *testing.T) {
 		_, err = c.persist(t.Context(), v, planOf(election.Decision{Record: v.State.Record}))
 	}
 	s, findErr := seal.NewStore(api, api).Find(t.Context(), "fleet")
-	if b := s.Of("shops"); errors.Join(err, findErr) != nil || b.Duration != 77*time.Second || b.Stop != 99*time.Second {
-		t.Errorf("the seal holds %v of the policy (%v, %v); the record has D 77 s and a stop time of 99 s", b, err, findErr)
-	}
-}
-
-// A tenant with policies in one namespace of the hub reaches no Cluster of another one, whatever the policies say.
-func TestPolicyNeverTouchesTheClustersOfAnotherNamespace(t *testing.T) {
-	for of, leads := range map[string]bool{"fleet": true, "fleet2": false} { // the policy's namespace
-		c, f, api := newTestHub(t)
-		f.shown[0].Priority, f.verdict.Answering = 5, true
-		east := c.members.of[eastKey].worker.Publisher()
-		before := east.Queue.Len() // what was read there
-		must(t, api.Create(t.Context(), policyOf(of, "greedy", "till")))
-		for range 3 {
-			for _, key := range []types.NamespacedName{{Namespace: "fleet", Name: "till"}, {Namespace: "fleet2", Name: "till"}} {
-				if _, err := c.reconcileNamespace(t.Context(), requestAbout(key)); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		record, other := recordOf("fleet", "till"), recordOf("fleet2", "till")
-		err := api.Get(t.Context(), client.ObjectKeyFromObject(record), record)
-		if got := err == nil && record.Spec.Leader == "east"; got != leads {
-			t.Errorf("of %s: east leads: %v (%+v, %v)", of, got, record.Spec, err)
-		}
-		if assigned := east.Queue.Len() > before; assigned != leads {
-			t.Errorf("of %s: something is to be written into east: %v", of, assigned)
-		}
-		if err := api.Get(t.Context(), client.ObjectKeyFromObject(other), other); !apierrors.IsNotFound(err) {
-			t.Errorf("of %s: a namespace without Clusters has a record: %+v, %v", of, other.Spec, err)
-		}
-		if c.ledger.Knows(client.ObjectKeyFromObject(other)) {
-			t.Errorf("of %s: a namespace without Clusters is remembered", of)
-		}
+	if b := s.Of("shops"); errors.Join(err, findErr) != nil || b != (seal.Bounds{
+		Duration: 77 * time.Second, Skew: 6 * time.Second, Stop: 99 * time.Second,
+	}) {
+		t.Errorf("the seal holds %v of the policy (%v, %v); the record has D 77 s, ε 6 s and a stop time of 99 s", b, err,
+			findErr)
 	}
 }
