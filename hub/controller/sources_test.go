@@ -19,6 +19,7 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
 )
@@ -259,7 +260,7 @@ func TestWhichEventsOfARecordTriggerADecision(t *testing.T) {
 			if !test.own {
 				o.ResourceVersion = "another"
 			}
-			o.Spec.Reason = "Drained"
+			o.Spec.State, o.Spec.Reason = v1alpha1.StateDraining, reason.Drained
 			q := newTestQueue(t)
 			switch h := c.sources.recordChanges(); test.event {
 			case "create":
