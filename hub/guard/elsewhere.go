@@ -36,9 +36,7 @@ func DeniedIn(err error) []string {
 // Denied returns a [NotAllowedError] if the fence covers a lock or an account outside the policy's namespaces and
 // the member does not allow that. namespaces are all namespaces of the member.
 func (f Fence) Denied(namespaces []corev1.Namespace) error {
-	denied := slices.DeleteFunc(slices.Clone(f.elsewhere), func(ns string) bool {
-		return slices.Contains(f.names, ns) && !slices.Contains(f.lost, ns)
-	})
+	denied := slices.Clone(f.elsewhere)
 	for i := range namespaces {
 		if len(denied) == 0 {
 			break
@@ -66,13 +64,13 @@ func whereAllowed(namespace, own string) *metav1.LabelSelector {
 }
 
 // splitWrites separates the accounts that may be outside the policy's namespaces from all other writers. The member
-// may allow one of the two fences and not the other. A namespace that the policy names may be another policy's.
+// may allow one of the two fences and not the other.
 func splitWrites(o *v1alpha1.LeadershipPolicy) (own, elsewhere []v1alpha1.WriteFence) {
 	for _, w := range o.Spec.Fencing.Writes {
 		here, there := w, w
 		here.ServiceAccounts, there.ServiceAccounts = nil, nil
 		for _, a := range w.ServiceAccounts {
-			if a.Namespace == "" {
+			if a.Namespace == "" || slices.Contains(o.Spec.Namespaces.Names, a.Namespace) {
 				here.ServiceAccounts = append(here.ServiceAccounts, a)
 			} else {
 				there.ServiceAccounts = append(there.ServiceAccounts, a)

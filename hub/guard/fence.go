@@ -60,8 +60,8 @@ type (
 	rules      = admissionv1.NamedRuleWithOperations
 )
 
-// Fences returns the fences that a policy asks for: one for each of its lists, one for accounts of one namespace, and
-// one for each lock. They exclude the lost namespaces, which another policy owns.
+// Fences returns the fences that a policy asks for: one for each of its lists, one for accounts elsewhere, and one
+// for each lock. They exclude the lost namespaces, which another policy owns.
 func Fences(hub string, o *v1alpha1.LeadershipPolicy, lost []string) (fs []Fence) {
 	fencing := o.Spec.Fencing
 	if fencing == nil {
