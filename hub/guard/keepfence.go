@@ -28,7 +28,7 @@ const boundAnnotation = "leasecast.dev/bound"
 type fenceState struct {
 	checked, settled bool
 	err              error    // why the member does not have the fence
-	unchecked        []string // namespaces where no probe has had an answer yet
+	unchecked        []string // namespaces where no probe has had an answer since the fence is checked
 	// since maps each namespace in which the fence is in force to the boot reading of the first probe that showed it.
 	since map[string]time.Duration
 
@@ -220,14 +220,14 @@ func (k *Keeper) install(ctx context.Context, f Fence, s *fenceState, turn fence
 }
 
 // gated returns the namespaces that a wall excludes: those where the gate was seen in force. Where its probe had no
-// answer, an earlier process of the hub may have seen it.
+// answer, an earlier process of the hub may have seen it, and a new wall would refuse the leader, too.
 func (k *Keeper) gated(f Fence, wall Policy, gates []string, gate map[string]bool) []string {
-	bound, _ := k.store.boundTo(wall.Binding.Name)
+	bound, stored := k.store.boundTo(wall.Binding.Name)
 	_, before, _ := strings.Cut(bound, "/")
 	earlier := strings.Split(before, ",")
 	return slices.DeleteFunc(slices.Clone(gates), func(ns string) bool {
 		seen, answered := gate[ns]
-		return !f.warns && !seen && (answered || !slices.Contains(earlier, ns))
+		return !f.warns && !seen && (answered || stored && !slices.Contains(earlier, ns))
 	})
 }
 

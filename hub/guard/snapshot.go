@@ -58,7 +58,7 @@ type store struct {
 	Options
 
 	mu     sync.Mutex
-	stale  bool // a write failed: the snapshot may be outdated
+	stale  bool // something was written, so the next turn looks what has become of it
 	stored snapshot
 	// left holds what this store wrote last. An object with another mark was changed by others.
 	left map[key]mark
@@ -75,7 +75,7 @@ func (s *store) forget() {
 	s.stale, s.left = true, map[key]mark{}
 }
 
-// isStale reports whether a write has failed since the snapshot was taken.
+// isStale reports whether anything was written since the snapshot was taken.
 func (s *store) isStale() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,11 +215,11 @@ func (s *store) ensure(ctx context.Context, resource string, want object) (chang
 	}
 	is := unchanged
 	if known && (!exists || markOf(have) != left) {
-		is = mended // also if no answer arrives: it is not known then what is stored
+		is = mended
 	}
+	s.note(id, nil) // if no answer arrives, it is not known what is stored
 	got, err := s.write(ctx, resource, have, exists, want)
 	if err != nil {
-		s.note(id, nil)
 		return is, fmt.Errorf("install %s %s: %w", resource, id.name, err)
 	}
 	s.note(id, &got)

@@ -40,6 +40,7 @@ func TestKeeper_SendsWhatIsDue(t *testing.T) {
 	ns := newNamespace(t)
 	f := fenceOf(t, policy("shops", allJobs, ns))
 	h.keeps(t, f, map[string]bool{ns: false})
+	h.turn(t.Context()) // a turn that has written is followed by a look
 	desired := h.desired
 	l.taken()
 	const lists, probes = "list*2", "probe guard*2, probe wall*1"
@@ -99,6 +100,11 @@ func TestKeeper_SendsWhatIsDue(t *testing.T) {
 			nil, guard.ErrUnchecked, true},
 		{"1 ns before the next look without fences", guard.IdleEvery - 1, nil, "", nil, guard.ErrUnchecked, false},
 		{"at the next look without fences", 1, nil, lists, nil, guard.ErrUnchecked, false},
+		{"the fence is desired again", time.Second, func() { h.desired = desired },
+			"probe wall*1, write shops*2", nil, nil, true},
+		{"have others changed it since", 0, nil, lists, nil, nil, false},
+		{"it is not desired", 0, func() { h.desired = guard.Desired{} }, "remove shops*2", nil, guard.ErrUnchecked, true},
+		{"once more", guard.IdleEvery, nil, lists, nil, guard.ErrUnchecked, false},
 		{"the fence is desired again, it may not be written", 0, func() {
 			h.desired = desired
 			l.will(403, "write shops")
@@ -260,10 +266,11 @@ func TestKeeper_AFenceHoldsUpNoOther(t *testing.T) {
 func TestKeeper_ANamespaceHoldsUpNoOther(t *testing.T) {
 	h, l := linked(t)
 	mute, other, client := newNamespace(t), newNamespace(t), administrator(t)
-	f := fenceOf(t, policy("shops", allJobs, mute, other))
+	f, edited := fenceOf(t, policy("shops", allJobs, mute, other)), fenceOf(t, policy("shops", ledConfigMaps, mute, other))
 	bound := []string{mute, other}
 	slices.Sort(bound)
 	both := "/" + strings.Join(bound, ",")
+	const fencingIsEdited = "fencing is edited: the leader goes on where no probe is answered"
 	answers := func(inMute, inOther int) {
 		for ns, code := range map[string]int{mute: inMute, other: inOther} {
 			l.will(code, "/apis/coordination.k8s.io/v1/namespaces/"+ns+"/leases")
@@ -275,7 +282,7 @@ func TestKeeper_ANamespaceHoldsUpNoOther(t *testing.T) {
 		inMute, inOther int // how probes are answered
 		wall            string
 		mute, other     error
-		again           string // what the next turn sends
+		again           string // what the next turn sends, but for the look that follows writes
 	}{
 		{"a new fence", false, false, 500, 0, "/", guard.ErrUnchecked, nil, "probe wall*1"},
 		{"it is answered", false, false, 0, 0, "/", nil, nil, ""},
@@ -285,7 +292,12 @@ func TestKeeper_ANamespaceHoldsUpNoOther(t *testing.T) {
 		{"the other one is not in force", false, true, 500, 201, "/" + mute, guard.ErrStored, guard.ErrNotEnforced,
 			"probe gate*2, probe wall*1"},
 		{"all is answered", false, true, 0, 0, both, nil, nil, ""},
+		{fencingIsEdited, false, true, 500, 0, both, guard.ErrStored, nil, "probe gate*1"},
+		{"the edit is answered", false, true, 0, 0, both, nil, nil, ""},
 	} {
+		if step.when == fencingIsEdited {
+			f = edited
+		}
 		answers(step.inMute, step.inOther)
 		if h.at += guard.VerifyEvery; step.restarts {
 			h.Keeper = guard.NewKeeper(h.Options)
@@ -306,6 +318,7 @@ func TestKeeper_ANamespaceHoldsUpNoOther(t *testing.T) {
 			}
 			return nil
 		})
+		h.turn(t.Context())
 		l.taken()
 		h.turn(t.Context())
 		if sent := l.taken(); sent != step.again {

@@ -48,7 +48,7 @@ func (w *Worker) leave(ctx context.Context) {
 	}
 	if err := w.Remove(ctx, !others); err == nil {
 		w.Fleet.Forget(m.Key)
-	} else if ctx.Err() == nil {
+	} else if ctx.Err() == nil && !errors.Is(err, guard.ErrMayNotWrite) {
 		w.recordStuck(err)
 	}
 }
