@@ -51,7 +51,12 @@ var errStopped = errors.New("this replica of the hub does not write any more")
 // denial is in the words of admission webhooks and policies, which choose the code of the answer.
 var denial = regexp.MustCompile(`admission webhook .* denied the request|ValidatingAdmissionPolicy .* denied request`)
 
-func isDenial(err error) bool { return err != nil && denial.MatchString(err.Error()) }
+// isDenial reports whether admission has denied a request. A conflict names the managers of fields, whose names anyone
+// chooses.
+func isDenial(err error) bool {
+	return err != nil && !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) &&
+		denial.MatchString(err.Error())
+}
 
 // pass is one look at a set in a member.
 type pass struct {

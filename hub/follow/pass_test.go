@@ -175,7 +175,11 @@ func TestAPassGoesOnWhereTheLastOneEnded(t *testing.T) {
 
 // An autoscaler does nothing at 0 replicas: where the form leaves them out, they are released.
 func TestReplicasFollowWhereAnotherManagerAppliesTheRest(t *testing.T) {
-	owned := conflict(metav1.StatusCause{Message: `conflict with "argocd"`, Field: ".spec.template"})
+	owned := conflict(metav1.StatusCause{
+		Type: metav1.CauseTypeFieldManagerConflict, Message: `conflict with "argocd"`, Field: ".spec.template",
+	})
+	named := conflict(owned.ErrStatus.Details.Causes...)
+	named.ErrStatus.Message = `Apply failed with 1 conflict: conflict with "admission webhook a denied the request"`
 	denied := conflict()
 	denied.ErrStatus.Message = `admission webhook "quota.shop" denied the request: not now`
 	for name, test := range map[string]struct {
@@ -187,7 +191,8 @@ func TestReplicasFollowWhereAnotherManagerAppliesTheRest(t *testing.T) {
 		"the form leaves them out": {
 			strings.Replace(workload("Deployment", "web", 0), "replicas: 0,", "", 1), "", owned,
 		},
-		"a webhook denies all of it": {workload("Deployment", "web", 0), "nothing was sent", denied},
+		"the other manager has the name of a denial": {workload("Deployment", "web", 0), `"spec":{"replicas":0}`, named},
+		"a webhook denies all of it":                 {workload("Deployment", "web", 0), "nothing was sent", denied},
 	} {
 		scaled := "nothing was sent"
 		pass, _ := passIn(t, func(r *http.Request, body string) *apierrors.StatusError {

@@ -124,10 +124,7 @@ func (k *Keeper) Remove(ctx context.Context, andGuard bool) error {
 	k.mu.Lock()
 	k.unguarded = ErrUnchecked
 	k.mu.Unlock()
-	switch err := k.look(ctx, k.Now(), Desired{}); {
-	case errors.Is(err, ErrForbidden) && !andGuard:
-		return nil
-	case err != nil && !errors.Is(err, ErrUnsupported):
+	if err := k.look(ctx, k.Now(), Desired{}); err != nil && !errors.Is(err, ErrUnsupported) {
 		return err
 	}
 	if k.unlisted != nil && !errors.Is(k.unlisted, ErrForbidden) {

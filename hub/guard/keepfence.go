@@ -177,7 +177,7 @@ func rejects(err error) bool {
 // The stored bindings show where the gate was seen in force: there is no wall. Every step keeps one of the two in
 // force. A namespace gets the gate when it has a Lease, and loses the wall when the gate was seen to reject there.
 // It loses the gate when it terminates, because its cleanup must not depend on a Lease. Where no probe has an answer,
-// the wall stays as it is stored.
+// the wall stays as it is stored, and a new one leaves the leader alone.
 func (k *Keeper) install(ctx context.Context, f Fence, s *fenceState, turn fenceTurn) (r fenceResult, err error) {
 	gates := k.gatesOf(f, turn)
 	if r.is, err = k.ensureGate(ctx, f, gates); r.is >= replaced {
@@ -219,8 +219,8 @@ func (k *Keeper) install(ctx context.Context, f Fence, s *fenceState, turn fence
 	return r, nil
 }
 
-// gated returns the namespaces that a wall excludes: those where the gate was seen in force. Where its probe had no
-// answer, an earlier process of the hub may have seen it, and a new wall would refuse the leader, too.
+// gated returns the namespaces that a wall excludes: those where the gate was seen in force, and some where its probe
+// had no answer. An earlier process of the hub may have seen it there, and a new wall would refuse the leader, too.
 func (k *Keeper) gated(f Fence, wall Policy, gates []string, gate map[string]bool) []string {
 	bound, stored := k.store.boundTo(wall.Binding.Name)
 	_, before, _ := strings.Cut(bound, "/")

@@ -170,8 +170,8 @@ func (h *Held) admit(object []byte) bool {
 	h.full = h.full || !fits
 	h.mu.Unlock()
 	if first {
-		h.exceeded(fmt.Errorf("it has more than %d MiB of %s, each with %d KiB for itself: %s and others are not seen",
-			maxHeld>>20, h.what, heldOverhead>>10, Shorten(name)))
+		h.exceeded(fmt.Errorf("it has more than %d MiB of %s, each with %d KiB for itself: %s and others are not seen, or "+
+			"as they were", maxHeld>>20, h.what, heldOverhead>>10, Shorten(name)))
 	}
 	return fits
 }
