@@ -1,6 +1,7 @@
 package decide_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -121,6 +122,9 @@ func TestWhatIsRememberedOfCandidates(t *testing.T) {
 		p := v.Decide(start, election.Sent{Final: true}, false)
 		_, able := p.AbleSince["east"]
 		_, fit := p.FitSince["east"]
+		if s := p.Case.State; !maps.Equal(s.AbleSince, p.AbleSince) || !maps.Equal(s.FitSince, p.FitSince) {
+			t.Errorf("%s: decided with %v and %v", name, s.AbleSince, s.FitSince)
+		}
 		if !able || fit != test.fit || (p.UnhealthySince != nil) != test.unhealthy {
 			t.Errorf("%s: able to lead since %v, fit since %v, unhealthy since %v", name, p.AbleSince, p.FitSince,
 				p.UnhealthySince)
