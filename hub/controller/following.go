@@ -83,7 +83,8 @@ func (f *following) place(ctx context.Context, namespace types.NamespacedName) (
 			}
 		}
 	}
-	if record.State == v1alpha1.StateLeading || record.Next == record.Leader { // or: it leads on in a new term
+	leadsOn := record.State == v1alpha1.StateDraining && record.Next == record.Leader // in a new term
+	if record.State == v1alpha1.StateLeading || leadsOn {
 		p.Leader, p.Epoch = record.Leader, record.Epoch
 	}
 	return p, err

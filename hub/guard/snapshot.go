@@ -58,7 +58,7 @@ type store struct {
 	Options
 
 	mu     sync.Mutex
-	stale  bool // something was written, so the next turn looks what has become of it
+	stale  bool // something was written since the snapshot, so the next turn takes another
 	stored snapshot
 	// left holds what this store wrote last. An object with another mark was changed by others.
 	left map[key]mark

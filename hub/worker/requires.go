@@ -126,8 +126,8 @@ func (r *required) in(resource schema.GroupVersionResource, namespace string) (u
 // in is the same of one resource. The caller holds the lock.
 func (o *requiredObjects) in(namespace string) (unhealthy string, err error) {
 	for _, is := range o.of[namespace] {
-		if is.unhealthy != "" {
-			unhealthy = min(is.unhealthy, cmp.Or(unhealthy, is.unhealthy)) // the same one each time
+		if is.unhealthy != "" && (unhealthy == "" || is.unhealthy < unhealthy) { // the same one each time
+			unhealthy = is.unhealthy
 		}
 		if is.err != nil && (err == nil || is.err.Error() < err.Error()) {
 			err = is.err
@@ -343,7 +343,9 @@ func (r *required) readSome(
 		if name == "" {
 			return
 		}
-		_ = pace.Wait(ctx) // where ctx has ended, the read fails
+		if pace.Wait(ctx) != nil {
+			return // ctx has ended
+		}
 		is, version, err := readHealth(ctx, client, o.resource, namespace, name)
 		r.mu.Lock()
 		if known := o.of[namespace][name]; known != nil {
