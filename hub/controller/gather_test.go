@@ -101,6 +101,9 @@ func TestNamespacesThatNoPolicyOwns(t *testing.T) {
 		o.Spec.Namespaces.Names = []string{"shop", "leasecast-system", "kube-shop"}
 		v := shopView(eastLeads(20), measured("east", agrees))
 		v.Key.Name, v.Policy = namespace, nil
+		v.Object = recordOf("fleet", namespace)
+		v.Object.Spec.Policy = "shops"
+		v.Members[0].IsRead = false // so the record stands in
 		v.Claim(c.claimable(t.Context(), v, []*decide.Policy{decide.ParsePolicy(o)}))
 		if (v.Policy != nil) != owned {
 			t.Errorf("%s is owned: %v", namespace, v.Policy != nil)

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
@@ -221,6 +222,33 @@ func conflict(causes ...metav1.StatusCause) *apierrors.StatusError {
 	err := apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "a", nil)
 	err.ErrStatus.Details.Causes = causes
 	return err
+}
+
+// An object of another UID is another object, and counts as deleted. What a webhook keeps from being deleted does not.
+func TestWhatIsNotDeleted(t *testing.T) {
+	denied := conflict()
+	denied.ErrStatus.Message = `admission webhook "quota.shop" denied the request: not now`
+	for name, answer := range map[string]*apierrors.StatusError{
+		"another object": conflict(), "a webhook denies it": denied,
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			answer.ErrStatus.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusConflict)
+			_ = json.NewEncoder(w).Encode(answer.ErrStatus)
+		}))
+		t.Cleanup(server.Close)
+		c, _, _ := hub(t, v1alpha1.RoleAll)
+		c.MayWrite = func(string) bool { return true }
+		p := &pass{
+			controller: c, of: &v1alpha1.LeaderResourceSet{}, context: t.Context(),
+			objects: metadata.NewForConfigOrDie(&rest.Config{Host: server.URL}),
+		}
+		err := p.delete(kind{ofConfigMaps.GroupVersion().WithResource("configmaps"), true}, id{name: "a"}, marked{uid: "u"})
+		if (err != nil) != (answer == denied) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 func TestWhatMayBeTakenOver(t *testing.T) {

@@ -237,10 +237,14 @@ func TestASilentAPIServerSettlesNothing(t *testing.T) {
 // As where the API server cannot decrypt one of them.
 func TestSecretsThatCannotBeListedDelayOtherFleetsForSeconds(t *testing.T) {
 	inGrantedWorld(t, func(t *testing.T, w *world) {
-		var mended atomic.Bool
+		var cause atomic.Pointer[string]
+		cause.Store(new("unable to transform key"))
 		w.metadata.PrependReactor("list", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			fails := a.GetNamespace() == "b" && !mended.Load()
-			return fails, nil, apierrors.NewInternalError(errors.New("unable to transform key"))
+			why := cause.Load()
+			if a.GetNamespace() != "b" || why == nil {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewInternalError(errors.New(*why))
 		})
 		w.Open(w.ctx, "b")
 		if pass(listTimeout - time.Second); w.AllSettled() || w.Missing("b") != "" {
@@ -253,7 +257,12 @@ func TestSecretsThatCannotBeListedDelayOtherFleetsForSeconds(t *testing.T) {
 			w.Missing("a") != "" || !slices.Equal(w.news[len(w.news)-1:], []string{"b"}) {
 			t.Errorf("settled %v, missing %q, news %v", w.AllSettled(), m, w.news)
 		}
-		mended.Store(true)
+		cause.Store(new("no quorum"))
+		pass(2 * time.Minute)
+		if m := w.Missing("b"); !strings.HasSuffix(m, "no quorum") {
+			t.Errorf("the cause has changed: missing %q", m)
+		}
+		cause.Store(nil)
 		pass(2 * time.Minute)
 		if none := w.Kubeconfig("b", "west").Missing; w.Missing("b") != "" || none != "there is no Secret west-kubeconfig" {
 			t.Errorf("missing %q, and %q", w.Missing("b"), none)
