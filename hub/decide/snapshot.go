@@ -113,6 +113,9 @@ func (v *Snapshot) addInitial(m *Member, now time.Time) {
 			continue
 		}
 		s.Highest = max(s.Highest, cp.Epoch)
+		if cp.Epoch >= s.Record.Epoch { // a restored record, policy and seal may have smaller bounds
+			s.LargestDuration, s.LargestSkew = max(s.LargestDuration, cp.Duration), max(s.LargestSkew, cp.Skew)
+		}
 		if !v.Moved {
 			v.addFound(m, cp, m.Initial.At)
 		}

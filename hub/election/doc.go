@@ -58,10 +58,10 @@
 //     they can have written until h after the start of the new tenure, which decides nothing before then. So two
 //     tenures never decide at once. The clock of the earlier one may be behind by ε, unless it ended in order. The
 //     record's D, ε and stop time are added to that,
-//     and no less than the seal has for its policy: a record can come from a backup. For a lost record the seal has
-//     the values for every policy that may have owned it. The values fall once what was promised under them has
-//     passed. Nothing that a member shows shortens the wait. A record without a D is a lost one. Sealed Leases found
-//     at the start raise an older record. A live sealed Lease names the leader.
+//     and no less than the seal has for its policy, or sealed Leases of its term: a record can come from a backup.
+//     For a lost record the seal has the values for every policy that may have owned it. The values fall once what was
+//     promised under them has passed. Nothing that a member shows shortens the wait. A record without a D is a lost
+//     one. Sealed Leases found at the start raise an older record. A live sealed Lease names the leader.
 //  7. API servers refuse edits of a record's spec by others, and any epoch that is lower. A record that was deleted, or
 //     created again from a backup, is restored as this tenure knows it. The epoch is one above the highest in the
 //     record and in sealed Leases. It is also at least the number of seconds since 2025. A record outlives its policy,

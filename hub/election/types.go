@@ -191,8 +191,8 @@ type State struct {
 	// Found is the live term with the highest epoch among the sealed Leases that name the cluster they are in. They
 	// were read at the start of the tenure.
 	Found *FoundTerm
-	// LargestDuration, LargestSkew and LargestStop are, by the seal, the largest D, ε and stop time of any Lease
-	// that may have been sent for the namespace. They bound a record that is lost or older.
+	// LargestDuration, LargestSkew and LargestStop are, by the seal and by sealed Leases, the largest D, ε and stop time
+	// of any Lease that may have been sent for the namespace. They bound a record that is lost or older.
 	LargestDuration, LargestSkew, LargestStop time.Duration
 	// FleetDuration, FleetSkew and FleetStop are the largest D, ε and stop time of the fleet. Locks come from any
 	// of its namespaces.
