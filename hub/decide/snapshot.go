@@ -67,10 +67,11 @@ func (v *Snapshot) Complete(f Fleet) {
 	if !lease.PlausibleEpoch(f.Now.Wall, s.Highest) {
 		s.Highest = 0 // written by a clock that was ahead, and accepted by no reader
 	}
+	s.LeaderUnread = s.Record.Leader != ""
 	for i := range v.Members {
 		m := &v.Members[i]
 		if m.Name == s.Record.Leader {
-			s.Behind = m.ClockVerdict.Behind()
+			s.Behind, s.LeaderUnread = m.ClockVerdict.Behind(), !m.IsRead
 		}
 		if m.Publisher != nil {
 			v.addInitial(m, f.Now.Wall)

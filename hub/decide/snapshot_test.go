@@ -186,6 +186,26 @@ func TestPromisesOfAnotherHubThatLeads(t *testing.T) {
 	}
 }
 
+// Rule 6: only the leader's cluster shows when a term was renewed last.
+func TestWhetherTheLeaderWasRead(t *testing.T) {
+	led, vacant := decidetest.EastLeads(20), election.Record{State: election.Vacant, Epoch: 20}
+	for name, test := range map[string]struct {
+		record election.Record
+		member member
+		unread bool
+	}{
+		"the leader was read":                        {led, measured("east", agrees), false},
+		"the leader was not read":                    {led, measured("east", agrees, unread), true},
+		"another cluster was, the leader's is gone":  {led, measured("west", agrees), true},
+		"nobody leads, and the cluster was not read": {vacant, measured("east", agrees, unread), false},
+	} {
+		v := shopView(test.record, test.member)
+		if v.Complete(decide.Fleet{Now: start}); v.State.LeaderUnread != test.unread {
+			t.Errorf("%s: unread %v", name, v.State.LeaderUnread)
+		}
+	}
+}
+
 // Rule 7: epochs rise above all that was ever seen, also in a cluster that takes no part.
 func TestHighestEpoch(t *testing.T) {
 	floor := lease.EpochFloor(start.Wall)

@@ -60,8 +60,10 @@
 //     record's D, ε and stop time are added to that,
 //     and no less than the seal has for its policy, or sealed Leases of its term: a record can come from a backup.
 //     For a lost record the seal has the values for every policy that may have owned it. The values fall once what was
-//     promised under them has passed. Nothing that a member shows shortens the wait. A record without a D is a lost
-//     one. Sealed Leases found at the start raise an older record. A live sealed Lease names the leader.
+//     promised under them has passed. Where the leader's cluster was not read, or a newer term was seen, D counts from
+//     the start, too: the election's Lease can come from a backup. Nothing that a member shows shortens the wait. A
+//     record without a D is a lost one. Sealed Leases found at the start raise an older record. A live sealed Lease
+//     names the leader.
 //  7. API servers refuse edits of a record's spec by others, and any epoch that is lower. A record that was deleted, or
 //     created again from a backup, is restored as this tenure knows it. The epoch is one above the highest in the
 //     record and in sealed Leases. It is also at least the number of seconds since 2025. A record outlives its policy,

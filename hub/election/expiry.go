@@ -69,6 +69,9 @@ func inheritedExpiry(s State, p bounds) expiry {
 	if s.Record.Reason == reason.OtherHub {
 		b.wall = latest(b.wall, s.Tenure.Started.Wall.Add(d+skew+stop))
 	}
+	if s.stale() || s.LeaderUnread && (s.Record.State == Leading || !s.Record.Since.Before(s.Tenure.Started.Wall)) {
+		b.wall = latest(b.wall, s.Tenure.Started.Wall.Add(d)) // the election's Lease may come from a backup, too
+	}
 	b.boot = s.Tenure.Started.Boot + b.wall.Sub(s.Tenure.Started.Wall)
 	return b
 }

@@ -50,7 +50,15 @@ func TestPromisesEndAt(t *testing.T) {
 			state: silent(2, func(s *election.State) { s.LargestSkew = 4 * second })},
 		"inherited, the seal has a stop time": {seconds: 35,
 			state: silent(2, func(s *election.State) { s.LargestStop = 17 * second })},
-		"inherited, and sent since, but shorter": {seconds: 18, state: inherits(2)},
+		"inherited, and sent since, but shorter":    {seconds: 18, state: inherits(2)},
+		"the leader was not read: D from the start": {seconds: 15, state: silent(-500, unread)},
+		"the leader was not read, the seal has a longer D": {seconds: 60,
+			state: silent(-500, unread, largest(60*second))},
+		"a newer term was seen, which ran before the start: D from there": {seconds: 15,
+			state: silent(-500, seen(30), largest(15*second), recorded(since(-100)))},
+		"retired since the start, the leader was not read": {seconds: 30, noPolicy: true,
+			state: retired(recorded(since(0), raisedTo(9), lasting(30*second)), during(afterOutage()), having(nothing()),
+				unread)},
 		"vacant, another hub led: from the start": {seconds: 16,
 			state: vacant(during(afterOutage()), recorded(because(reason.OtherHub)))},
 		"lost: the largest D":                       {seconds: 61, state: lost(during(young()), largest(60*second))},
@@ -85,6 +93,15 @@ func TestPromisesEndAt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Rule 6: what drained before the tenure started is renewed no more, whether the leader's cluster was read or not.
+func TestEarlierDrainIsInheritedAsItWas(t *testing.T) {
+	s := draining(reason.Gone, unread, recorded(since(-100)), during(afterOutage()), having(nothing()))
+	decide(t, map[string]decision{
+		"all that was promised has passed": {now: at(1), state: s, among: "west 50 prepared",
+			want: "Leading west 21 HandedOver persist"},
+	})
 }
 
 // Rule 4: all renewals stop before the expiry is computed.

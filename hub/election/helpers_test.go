@@ -150,6 +150,10 @@ func followedBy(next string) func(*election.Record) {
 	return func(r *election.Record) { r.Next = next }
 }
 
+func since(seconds float64) func(*election.Record) {
+	return func(r *election.Record) { r.Since = wall(seconds) }
+}
+
 func notBefore(seconds float64) func(*election.Record) {
 	return func(r *election.Record) { r.NotBefore = wall(seconds) }
 }
@@ -224,6 +228,9 @@ func behind(late time.Duration) func(*election.State) {
 func mostUnreachable(s *election.State) { s.MostUnreachable = true }
 
 func leaseLost(s *election.State) { s.LeaseLost = true }
+
+// unread: this tenure has not read the leader's cluster.
+func unread(s *election.State) { s.LeaderUnread = true }
 
 func otherHub(s *election.State) { s.OtherHub = true }
 
