@@ -69,11 +69,19 @@ func TestPlaceOfResourceSets(t *testing.T) {
 	}
 }
 
-// What an earlier replica wrote stands until this one has the right to write, and has decided on the namespace.
+// What an earlier replica wrote stands until this one has the right to write, and has decided on the namespace. A record
+// whose leader was not read yet may come from a backup.
 func TestStatusOfAResourceSetIsWrittenOnceTheNamespaceIsDecidedOn(t *testing.T) {
+	testStatusOfAResourceSet(t, v1alpha1.StateVacant, "", "Unknown Applying ")
+	testStatusOfAResourceSet(t, v1alpha1.StateLeading, "east", "nothing")
+}
+
+func testStatusOfAResourceSet(t *testing.T, state v1alpha1.RecordState, leader, want string) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		set, record, secret := follows.DeepCopy(), recordOf("fleet", "shop"), sealOf("fleet")
-		set.Spec.Resources, record.Spec.Policy, record.Spec.State = nil, "shops", v1alpha1.StateVacant
+		set.Spec.Resources, record.Spec.Policy, record.Spec.State = nil, "shops", state
+		record.Spec.Leader, record.Spec.Epoch, record.Spec.LeaseDurationSeconds = leader, 20, 15
 		secret.Data = map[string][]byte{"key": testKey, "policies": boundsOf("15s", "1s", "0s", "shops")}
 		m := newTestFleet(t, pinned("east"), policyOf("fleet", "shops", "shop"), set, record, secret)
 		mgr := &fakeManager{local: newFakeLocalManager(m.api)}
@@ -95,6 +103,6 @@ func TestStatusOfAResourceSetIsWrittenOnceTheNamespaceIsDecidedOn(t *testing.T) 
 		m.standby()
 		shows("a standby", "nothing")
 		m.Tenure = elected
-		shows("it is decided on", "Unknown Applying ")
+		shows("it is decided on", want)
 	})
 }

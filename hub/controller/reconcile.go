@@ -120,7 +120,9 @@ func (c *Controller) endWithFleet(v *decide.Snapshot, p decide.Plan) reconcile.R
 // carryOut has the publishers act on a decision that is persisted. It returns when to decide again, or 0 for never.
 func (c *Controller) carryOut(ctx context.Context, v *decide.Snapshot, p decide.Plan) (wait time.Duration, err error) {
 	c.moves.note(v, p)
-	c.following.decided(v.Key, v.Decides(p))
+	if decides := v.Decides(p); !decides || v.IsCurrent(p) {
+		c.following.decided(v.Key, decides)
+	}
 	v.AbleSince, v.FitSince, v.UnhealthySince = p.AbleSince, p.FitSince, p.UnhealthySince
 	c.assign(v, p)
 	c.noteClaim(v)

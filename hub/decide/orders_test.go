@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/act"
@@ -150,6 +151,47 @@ func TestWhereThisHubDecides(t *testing.T) {
 			t.Errorf("%s: it decides: %v (%s)", name, v.Decides(p), p.Waiting)
 		}
 	}
+}
+
+// After a restore the record may be older than the Leases. So what follows the leader waits until its cluster was read,
+// but not longer than clusters have to answer.
+func TestWhenARecordIsCurrent(t *testing.T) {
+	const second = time.Second
+	newer := func(v *decide.Snapshot) { v.State.Highest = 30 }
+	frozen := func(v *decide.Snapshot) {
+		v.Policy.Freeze = act.Act{Until: start.Wall.Add(time.Hour)}
+	}
+	for name, test := range map[string]struct {
+		east   func(*member)
+		change func(*decide.Snapshot)
+		after  time.Duration // since the start of the tenure
+		want   bool
+	}{
+		"the leader was read":                           {func(*member) {}, nil, 0, true},
+		"it was not, and has time to answer":            {unread, nil, 15*second - 1, false},
+		"it was not, who leads is frozen":               {unread, frozen, 15*second - 1, false},
+		"it was not, and its time has passed":           {unread, nil, 15 * second, true},
+		"it was read, but a newer term was seen":        {func(*member) {}, newer, time.Hour, false},
+		"a newer term was seen, and the record follows": {func(*member) {}, adopts, 0, true},
+	} {
+		v := shopView(decidetest.EastLeads(20), measured("east", agrees, test.east), measured("west", agrees))
+		v.Policy.Election.LeaseName, v.Policy.Election.Timings.Duration = "leasecast", 15*second
+		v.Complete(decide.Fleet{Now: start, Tenure: election.Tenure{Started: start}})
+		if test.change != nil {
+			test.change(v)
+		}
+		if p := v.Decide(later(test.after), election.Sent{Final: true}, false); v.IsCurrent(p) != test.want {
+			t.Errorf("%s: %v", name, v.IsCurrent(p))
+		}
+	}
+}
+
+// adopts shows a newer term of west, which is live.
+func adopts(v *decide.Snapshot) {
+	v.State.Highest = 30
+	v.State.Found = &election.FoundTerm{Cluster: "west", Boot: start.Boot + time.Second, Term: lease.Term{
+		Holder: them, Epoch: 30, RenewTime: start.Wall, Duration: 15 * time.Second,
+	}}
 }
 
 func TestAllPaused(t *testing.T) {

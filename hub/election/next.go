@@ -31,7 +31,7 @@ func Next(now lease.Reading, p *Policy, s State, candidates []Candidate) Decisio
 		s.Record.rebalance(now.Wall, p.RebalanceAt, cs)
 	}
 	d := decide(now, p, s, cs)
-	d.Unanswered = p != nil && !s.Frozen && timeToAnswer(now, *p, s) > 0
+	d.Unanswered = p != nil && timeToAnswer(now, *p, s) > 0
 	switch {
 	case d.StopRenewing, d.Gone:
 		d.Record.OpenLocks = open

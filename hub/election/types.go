@@ -255,7 +255,8 @@ type Decision struct {
 	Waiting reason.Reason
 	// Awaited is the better cluster that WaitingForClusters waits for, or empty.
 	Awaited string
-	// Unanswered: clusters that this tenure has not reached yet have time left to answer.
+	// Unanswered: clusters that this tenure has not reached yet have time left to answer, also where people have frozen
+	// who leads.
 	Unanswered bool
 	// After is when to decide again at the latest, or zero if only events matter.
 	After time.Duration

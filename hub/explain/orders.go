@@ -45,7 +45,7 @@ func OrderEnd(v *decide.Snapshot, p decide.Plan) (ledger.Event, bool) {
 func setFailoverPending(conditions *[]metav1.Condition, v *decide.Snapshot, p decide.Plan) {
 	i := slices.IndexFunc(p.Candidates, func(c decide.Candidate) bool { return c.Name == p.Record.Leader })
 	if p.Waiting != reason.FailoverPending || i < 0 {
-		if i < 0 || p.Candidates[i].Fitness != election.Unknown || !p.Unanswered ||
+		if i < 0 || p.Candidates[i].Fitness != election.Unknown || !p.Unanswered || p.Frozen ||
 			!v.Policy.Election.ManualFailover || election.Planned(p.Record.Reason) {
 			meta.RemoveStatusCondition(conditions, v1alpha1.ConditionFailoverPending)
 		}
