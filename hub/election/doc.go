@@ -63,7 +63,7 @@
 //     promised under them has passed. Where the leader's cluster was not read, or a newer term was seen, D counts from
 //     the start, too: the election's Lease can come from a backup. Nothing that a member shows shortens the wait. A
 //     record without a D is a lost one. Sealed Leases found at the start raise an older record. A live sealed Lease
-//     names the leader.
+//     names the leader. A newer one that has expired names the leader that is replaced, which may get the next term.
 //  7. API servers refuse edits of a record's spec by others, and any epoch that is lower. A record that was deleted, or
 //     created again from a backup, is restored as this tenure knows it. The epoch is one above the highest in the
 //     record and in sealed Leases. It is also at least the number of seconds since 2025. A record outlives its policy,

@@ -45,6 +45,47 @@ func TestLeaseRaisesRecord(t *testing.T) {
 	})
 }
 
+// Rule 6: a term that ended while the management cluster was restored had the leader. Recovery moves nothing.
+func TestEndedTermOfLeaseNamesTheLeader(t *testing.T) {
+	const both, ends = "east 100, west 50 prepared", "Draining west 30 LeaseLost next "
+	ended := foundIn("west", 30, -100)
+	restored := func(s election.State, changes ...func(*election.State)) election.State {
+		for _, change := range append([]func(*election.State){
+			during(afterOutage()), having(nothing()), found(ended), largest(15 * second),
+		}, changes...) {
+			change(&s)
+		}
+		return s
+	}
+	decide(t, map[string]decision{
+		"another led by the record": {now: at(1), state: restored(leading()), among: both, want: ends + "west persist"},
+		"another drained by the record": {now: at(1), state: restored(draining(reason.Unreachable)), among: both,
+			want: ends + "west persist"},
+		"its cluster may not lead": {now: at(1), state: restored(leading()), among: "east 100, west 50 NamespaceMissing",
+			want: ends + "east persist"},
+		"a Lease shows a newer term of another": {now: at(1), state: restored(leading(), seen(40)), among: both,
+			want: "Draining east 20 LeaseLost next east after 14s persist"},
+		"by the record nobody led": {now: at(20), state: restored(vacant()), among: both,
+			want: "Leading east 31 Elected next west persist"},
+	})
+	for name, test := range map[string]struct {
+		policy *election.Policy
+		change func(*election.State)
+	}{
+		"it goes on":                         {policy(), func(*election.State) {}},
+		"it goes on where people froze that": {policy(), frozen},
+		"it goes on where people fail over":  {policy(manual), func(*election.State) {}},
+	} {
+		s := restored(leading(), test.change)
+		for _, seconds := range []float64{1, 2, 20} {
+			s.Record = election.Next(at(seconds), test.policy, s, among(both)).Record
+		}
+		if r := s.Record; r.State != election.Leading || r.Leader != "west" || r.Epoch != 31 {
+			t.Errorf("%s: %s %s in epoch %d", name, r.State, r.Leader, r.Epoch)
+		}
+	}
+}
+
 // Rule 6: members are read one after the other. Until the leader's Lease is read, no Lease is written.
 func TestLostRecordWaitsForLeadersLease(t *testing.T) {
 	s := lost(during(young()), seen(30), largest(15*second))

@@ -188,8 +188,8 @@ type State struct {
 	// Highest is the highest epoch known to this tenure. It may come from a grant, from any earlier version of the
 	// record, from a sealed Lease, or from an edit that readers may have accepted.
 	Highest int64
-	// Found is the live term with the highest epoch among the sealed Leases that name the cluster they are in. They
-	// were read at the start of the tenure.
+	// Found is the term with the highest epoch among the sealed Leases that name the cluster they are in. They were read
+	// at the start of the tenure.
 	Found *FoundTerm
 	// LargestDuration, LargestSkew and LargestStop are, by the seal and by sealed Leases, the largest D, ε and stop time
 	// of any Lease that may have been sent for the namespace. They bound a record that is lost or older.
