@@ -59,6 +59,7 @@ func (v *Snapshot) Complete(f Fleet) {
 	s.FleetDuration, s.FleetSkew, s.FleetStop = min(bounds.Duration, lease.MaxUnattended), bounds.Skew, bounds.Stop
 	s.LargestDuration, s.LargestSkew, s.LargestStop = largest.Duration, largest.Skew, largest.Stop
 	if v.Policy != nil {
+		s.Record.Rebalanced = v.rebalanced(f.Now.Wall)
 		s.LargestDuration = max(s.LargestDuration, v.Policy.Election.Timings.Duration)
 		s.MostUnreachable = MostUnreachable(v.Members, v.Policy.Thresholds.UnreachableAfter, f.Tenure.Started)
 	}
@@ -83,6 +84,15 @@ func (v *Snapshot) Complete(f Fleet) {
 	if s.Found != nil && s.Found.Term.Epoch <= v.Adopted {
 		s.Found = nil // the record has what happened to it since
 	}
+}
+
+// rebalanced returns the last rebalance that counts no more. One before the policy owned the namespace does not.
+func (v *Snapshot) rebalanced(now time.Time) time.Time {
+	at, counted := v.Policy.Election.RebalanceAt, v.Record.Rebalanced
+	if v.Found != nil && v.Found.Policy != v.Policy.Object.Name && at.After(counted) && !at.After(now) {
+		return at
+	}
+	return counted
 }
 
 // mayHaveOwned names the policies under which Leases of the namespace may have been sent. If the record exists,

@@ -206,6 +206,34 @@ func TestWhetherTheLeaderWasRead(t *testing.T) {
 	}
 }
 
+// Rule 24: a rebalance moves what the policy owned at its instant.
+func TestRebalanceOfANewOwner(t *testing.T) {
+	const hour = time.Hour
+	for name, test := range map[string]struct {
+		recorded    string // the owner
+		at, counted time.Duration
+		want        election.RecordState
+	}{
+		"the owner's, its instant has come":         {"shops", -hour, -2 * hour, election.Draining},
+		"the owner's, it was counted":               {"shops", -hour, -hour, election.Leading},
+		"a new owner's, its instant was before":     {"before", -hour, -2 * hour, election.Leading},
+		"a new owner's, the former one's was later": {"before", -2 * hour, -hour, election.Leading},
+	} {
+		r := decidetest.EastLeads(20)
+		r.Rebalanced = start.Wall.Add(test.counted)
+		r.Observed["west"] = 90
+		west := measured("west", agrees, func(m *member) { m.Priority = 90 })
+		v := shopView(r, measured("east", agrees, func(m *member) { m.Priority = 9 }), west)
+		v.Policy.Election.LeaseName, v.Policy.Election.RebalanceAt = "leasecast", start.Wall.Add(test.at)
+		v.Found = &v1alpha1.NamespaceLeaderSpec{Policy: test.recorded}
+		v.Complete(decide.Fleet{Now: start})
+		p := v.Decide(start, election.Sent{Final: true}, false)
+		if p.Record.State != test.want || p.Record.Rebalanced.Before(v.Policy.Election.RebalanceAt) {
+			t.Errorf("%s: %s, rebalanced at %v", name, p.Record.State, p.Record.Rebalanced)
+		}
+	}
+}
+
 // Rule 7: epochs rise above all that was ever seen, also in a cluster that takes no part.
 func TestHighestEpoch(t *testing.T) {
 	floor := lease.EpochFloor(start.Wall)

@@ -120,8 +120,9 @@
 //     that its clock is off. Nobody else gets a term while nothing else speaks against it. Orders count as always.
 //  23. Where the policy fails back, a better cluster gets the lead when every decision of a time found it able to lead.
 //     Another one that was not able to for so long is passed over.
-//  24. At the instant of a rebalance, all priorities count as edited, once. Where namespaces are spread, each has an
-//     order of its own among clusters of one priority. A cluster that joins with the leader's priority takes nothing.
+//  24. At the instant of a rebalance, all priorities count as edited, once. A namespace that gets another policy after
+//     that stays. Where namespaces are spread, each has an order of its own among clusters of one priority. A cluster
+//     that joins with the leader's priority takes nothing.
 //  25. An operator may declare that a leader's cluster is off. It is replaced at once, also where people have
 //     frozen who leads. When all renewals have stopped and it does not answer, the record accepts the declaration.
 //     A new tenure gives it r + τ to answer. Only then the next grant waits for no promise, of this tenure or an
