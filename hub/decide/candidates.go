@@ -38,6 +38,7 @@ func (v *Snapshot) candidates(now time.Time) (cs []Candidate, after time.Duratio
 		if c.Answering = m.Verdict.Answering; m.IsFenced() {
 			c.Fenced, c.Answered = m.UID, m.Answered
 		}
+		c.Unfenced = fenceOf(m.UnfencedByLease)
 		if !m.TakesPart {
 			if m.Name == v.State.Record.Leader && v.Policy != nil {
 				c.Fitness = election.Unfit
@@ -58,7 +59,7 @@ func (v *Snapshot) candidates(now time.Time) (cs []Candidate, after time.Duratio
 			c.drain()
 			after = election.Soonest(after, m.Drain.Until.Sub(now))
 		}
-		c.Unfenced, c.Required = fenceOf(m.UnfencedByLease), m.required()
+		c.Required = m.required()
 		c.Refused = m.Sync.Refused && m.Sync.MinRenewTime.Equal(v.State.Record.Since)
 		c.Prepared = m.Sync.InPlace && m.Sync.MinRenewTime.Equal(v.State.Record.Since)
 		cs = append(cs, c)

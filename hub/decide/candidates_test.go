@@ -27,11 +27,13 @@ func TestFencesInACluster(t *testing.T) {
 		election.FenceInForce: nil, election.FenceMissing: guard.ErrNotEnforced,
 		election.FenceUnchecked: fmt.Errorf("east: %w", guard.ErrUnchecked),
 	} {
-		cs, _ := decidetest.Candidates(shopView(decidetest.EastLeads(20), measured("east", agrees, func(m *member) {
-			m.UnfencedByLease = err
-		})))
-		if got := cs[0].Unfenced; got != want {
-			t.Errorf("%v: %v, want %v", err, got, want)
+		for _, takesPart := range []bool{true, false} { // the leader, in both cases
+			cs, _ := decidetest.Candidates(shopView(decidetest.EastLeads(20), measured("east", agrees, func(m *member) {
+				m.UnfencedByLease, m.TakesPart = err, takesPart
+			})))
+			if got := cs[0].Unfenced; got != want {
+				t.Errorf("%v, takes part %v: %v, want %v", err, takesPart, got, want)
+			}
 		}
 	}
 }

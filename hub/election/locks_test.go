@@ -85,15 +85,21 @@ func TestRecordNamesUnfencedLeader(t *testing.T) {
 	}
 	for name, steps := range map[string][]step{
 		"missing when the leader is lost, unchecked later, then in force": {{0, "Unreachable unfenced", "east"},
-			{20, "Unreachable unfenced", "east"}, {21, "Unreachable unchecked", "east"}, {22, "", ""}},
+			{20, "Unreachable unfenced", "east"}, {21, "Unreachable unchecked", "east"}, {22, "Unreachable", ""}},
 		"missing while the leader is replaced": {{0, "Unreachable", ""}, {5, "Unreachable unfenced", "east"},
 			{20, "Unreachable unfenced", "east"}},
 		"missing at the grant": {{0, "Unreachable", ""}, {20, "Unreachable unfenced", "east"}},
+		"missing, and the cluster is no candidate any more": {{0, "NotSelected unfenced", "east"},
+			{20, "NotSelected unfenced", "east"}, {21, "", "east"}, {22, "NotSelected", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			state := leading()
 			for _, step := range steps {
-				d := election.Next(at(step.seconds), policy(), state, among("east 100 "+step.east+", west 50 prepared"))
+				east := "east 100 " + step.east + ", "
+				if step.east == "" {
+					east = ""
+				}
+				d := election.Next(at(step.seconds), policy(), state, among(east+"west 50 prepared"))
 				if d.Record.UnfencedLeader != step.want {
 					t.Errorf("after %v s the record names %q, want %q (%s)", step.seconds, d.Record.UnfencedLeader, step.want, say(d))
 				}
