@@ -106,3 +106,33 @@ func testStatusOfAResourceSet(t *testing.T, state v1alpha1.RecordState, leader, 
 		shows("it is decided on", want)
 	})
 }
+
+// A record that comes back may be old, as after a restore. What the status shows stands until this replica has decided
+// on it, also if it has decided without a record in between.
+func TestStatusOfAResourceSetStandsUntilARecordThatCameBackIsDecidedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set, record, policy := follows.DeepCopy(), recordOf("fleet", "shop"), policyOf("fleet", "shops", "till")
+		secret := sealOf("fleet")
+		secret.Data = map[string][]byte{"key": testKey, "policies": boundsOf("15s", "1s", "0s", "shops")}
+		set.Spec.Resources, record.Spec = nil, said20()
+		record.Spec.Policy, record.Spec.State, record.Spec.Leader = "gone", v1alpha1.StateRetired, ""
+		m := newTestFleet(t, policy, set, record, secret)
+		mgr := &fakeManager{local: newFakeLocalManager(m.api)}
+		must(t, m.following.setup(mgr))
+		sets := mgr.added[0].(reconcile.TypedReconciler[mcreconcile.Request])
+		for range 2 { // the watch shows the deletion after the first one
+			_, err := m.reconcileNamespace(t.Context(), aboutShop)
+			must(t, err)
+			m.ledger.Show(record, true)
+		}
+		back := recordOf("fleet", "shop")
+		back.Spec.Policy, back.Spec.State = "shops", v1alpha1.StateVacant
+		must(t, m.api.Create(t.Context(), back))
+		_, err := sets.Reconcile(t.Context(), requestAbout(client.ObjectKeyFromObject(set)))
+		must(t, err)
+		must(t, m.api.Get(t.Context(), client.ObjectKeyFromObject(set), set))
+		if got := inShort(set.Status.Conditions, v1alpha1.ConditionReady); got != "nothing" {
+			t.Errorf("before the record is decided on, the status is written: %s", got)
+		}
+	})
+}

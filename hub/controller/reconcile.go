@@ -120,7 +120,10 @@ func (c *Controller) endWithFleet(v *decide.Snapshot, p decide.Plan) reconcile.R
 // carryOut has the publishers act on a decision that is persisted. It returns when to decide again, or 0 for never.
 func (c *Controller) carryOut(ctx context.Context, v *decide.Snapshot, p decide.Plan) (wait time.Duration, err error) {
 	c.moves.note(v, p)
-	if decides := v.Decides(p); !decides || v.IsCurrent(p) {
+	switch decides := v.Decides(p); {
+	case p.Gone:
+		c.following.forget(v.Key)
+	case !decides || v.IsCurrent(p):
 		c.following.decided(v.Key, decides)
 	}
 	v.AbleSince, v.FitSince, v.UnhealthySince = p.AbleSince, p.FitSince, p.UnhealthySince
