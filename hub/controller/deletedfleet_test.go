@@ -47,6 +47,7 @@ func TestNamespacesOfADeletedFleetAreForgotten(t *testing.T) {
 			if !test.policy {
 				must(t, api.Delete(t.Context(), policyOf("fleet", "shops", "shop")))
 			}
+			c.moves.of[shop] = "shops" // a planned change is under way
 			var again reconcile.Result
 			var err error
 			for _, answer := range test.answers {
@@ -55,6 +56,9 @@ func TestNamespacesOfADeletedFleetAreForgotten(t *testing.T) {
 			}
 			if (err != nil) != test.fails {
 				t.Errorf("error %v, want one: %v", err, test.fails)
+			}
+			if counts := c.moves.of[shop] != ""; counts != test.known {
+				t.Errorf("the change counts: %v, want %v", counts, test.known)
 			}
 			known, waits := c.ledger.Knows(shop), again.RequeueAfter > 0
 			if known != test.known || waits != (test.known && !test.fails) {

@@ -96,6 +96,7 @@ func (c *Controller) checkMove(ctx context.Context, v *decide.Snapshot) error {
 func (c *Controller) drop(e *ledger.Entry) {
 	c.promises.Forget(e.Key)
 	c.following.forget(e.Key)
+	c.moves.forget(e.Key)
 	for _, p := range c.members.publishers(e.Key.Namespace) {
 		p.Forget(e.Key.Name)
 	}

@@ -47,6 +47,13 @@ func (m *moves) setWaiting(namespace types.NamespacedName, waits bool) {
 	}
 }
 
+// forget drops the change of a namespace without a record.
+func (m *moves) forget(namespace types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.of, namespace)
+}
+
 // found counts a change that an earlier tenure has begun, by the record as the first list shows it. No decision is made
 // before that list.
 func (m *moves) found(o *v1alpha1.NamespaceLeader) {
