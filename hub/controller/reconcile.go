@@ -60,6 +60,9 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 		if !v.Renews {
 			c.members.stopRenewing(v.Key)
 		}
+		if v.Stop == decide.Unread && v.Found == nil {
+			return reconcile.Result{}, nil // the first read of the cluster enqueues all that matters
+		}
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
 	p := c.decide(v)

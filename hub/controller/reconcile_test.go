@@ -241,6 +241,28 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 	}
 }
 
+// A cluster that was never read may have a Lease of a namespace that has ended. Once it is read, all namespaces of the
+// fleet that matter are enqueued.
+func TestNamespaceThatHasEndedWaitsForAClusterWithoutReadsOfItsRecord(t *testing.T) {
+	ended := types.NamespacedName{Namespace: "fleet", Name: "ended"}
+	for name, test := range map[string]struct {
+		recorded bool // without a policy
+		want     time.Duration
+	}{
+		"there is no record":                 {false, 0},
+		"there is one, of an unknown policy": {true, notYet},
+	} {
+		c, f, api := newTestHub(t)
+		f.shown = append(f.shown, fleet.Member{Key: westKey})
+		if test.recorded {
+			must(t, api.Create(t.Context(), recordOf("fleet", "ended")))
+		}
+		if got, err := c.reconcileNamespace(t.Context(), requestAbout(ended)); err != nil || got.RequeueAfter != test.want {
+			t.Errorf("%s: again in %v, %v; want %v", name, got.RequeueAfter, err, test.want)
+		}
+	}
+}
+
 // A freeze has one event, also after one that was mistyped, which has its own.
 func TestAFreezeHasAnEvent(t *testing.T) {
 	c, f, api := newTestHub(t)

@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// Unread is the Stop of a namespace without a policy while a cluster was not read yet.
+const Unread = "whether a policy claims the namespace is not known before every cluster has been read"
+
 // Claim finds the policy that owns the namespace, and the members that take part under it. policies are those of the
 // fleet that may own it, oldest first.
 func (v *Snapshot) Claim(policies []*Policy) {
@@ -19,7 +22,7 @@ func (v *Snapshot) Claim(policies []*Policy) {
 	}
 	if v.Policy == nil && recorded == "" && anyUnread(v.Members, policies) {
 		// The record is lost. A Lease in a cluster that was not read yet may show more, so nothing is removed.
-		v.Stop = "whether a policy claims the namespace is not known before every cluster has been read"
+		v.Stop = Unread
 	}
 }
 

@@ -299,7 +299,8 @@ func (l *Ledger) Drop(e *Entry) {
 	delete(l.entries, e.Key)
 }
 
-// Show records what a watch shows of a record. It returns false for a version that this tenure has read or written.
+// Show records what a watch shows of a record. It returns false for a version that this tenure has read or written. So
+// it does for the deletion of a record of which this tenure remembers nothing.
 func (l *Ledger) Show(o *v1alpha1.NamespaceLeader, deleted bool) (changed bool) {
 	key := client.ObjectKeyFromObject(o)
 	l.mu.Lock()
@@ -310,7 +311,7 @@ func (l *Ledger) Show(o *v1alpha1.NamespaceLeader, deleted bool) (changed bool) 
 	}
 	e := l.entries[key]
 	if e == nil {
-		return true
+		return !deleted
 	}
 	e.seen.shown, e.seen.deleted = o.ResourceVersion, e.seen.deleted || deleted
 	return e.seen.isNewer()
