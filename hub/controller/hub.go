@@ -28,8 +28,10 @@ import (
 const (
 	// decideTimeout bounds one decision with all its calls to the hub's API server, and listTimeout a list from a cache.
 	decideTimeout, listTimeout = 20 * time.Second, 5 * time.Second
-	// notYet is the delay before a retry while the tenure does not hold, and rightAway before the next decision after a
-	// change.
+	// statusTimeout bounds the write of a record's status. No decision depends on it.
+	statusTimeout = 2 * time.Second
+	// notYet is the delay before a retry while the tenure does not hold, or of a status, and rightAway before the next
+	// decision after a change.
 	notYet, rightAway = time.Second, time.Millisecond
 	// retryFirst and retrySlowest bound the pause before a request that failed is tried again.
 	retryFirst, retrySlowest = 5 * time.Millisecond, 5 * time.Second

@@ -142,7 +142,7 @@ func (c *Controller) carryOut(ctx context.Context, v *decide.Snapshot, p decide.
 		c.recordEvents(v)
 		return 0, c.finish(ctx, v)
 	}
-	return c.explain(ctx, v, p)
+	return c.explain(ctx, v, p), nil
 }
 
 // persist stores the record of a decision, before anything depends on it.
@@ -173,13 +173,13 @@ func (c *Controller) persist(ctx context.Context, v *decide.Snapshot, p decide.P
 }
 
 // explain records the events of a record, and writes its status, or returns how long to wait. The records of many
-// namespaces come first.
-func (c *Controller) explain(ctx context.Context, v *decide.Snapshot, p decide.Plan) (time.Duration, error) {
+// namespaces come first. A status that cannot be written delays no decision.
+func (c *Controller) explain(ctx context.Context, v *decide.Snapshot, p decide.Plan) time.Duration {
 	if v.Object == nil {
-		return 0, nil
+		return 0
 	}
 	if wait := c.ledger.StatusDueIn(v.Entry); wait > 0 {
-		return wait, nil
+		return wait
 	}
 	status := explain.Status(v, p)
 	for _, kind := range []string{v1alpha1.ConditionFrozen, v1alpha1.ConditionFailoverPending} {
@@ -191,7 +191,15 @@ func (c *Controller) explain(ctx context.Context, v *decide.Snapshot, p decide.P
 		}
 	}
 	c.recordEvents(v)
-	return 0, c.ledger.WriteStatus(ctx, v.Entry, status)
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	if err := c.ledger.WriteStatus(ctx, v.Entry, status); err != nil {
+		v.Recheck()
+		log.FromContext(ctx).Error(err, "A status could not be written",
+			"namespaceLeader", klog.KRef(v.Key.Namespace, v.Key.Name))
+		return notYet
+	}
+	return 0
 }
 
 // decide decides. If renewals must stop, they stop before promises are counted: that is possible only when nothing more

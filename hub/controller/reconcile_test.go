@@ -1,14 +1,19 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -168,6 +173,8 @@ func TestChangesOfARecordThatTriggerItsPolicy(t *testing.T) {
 	}
 }
 
+var aSecondLater = fixedClock(lease.Reading{Wall: testStart.Wall.Add(time.Second), Boot: testStart.Boot + time.Second})
+
 // The next decision comes at the first instant at which anything may change by time alone.
 func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 	type change = func(*Controller, *fakeMembers, testAPI)
@@ -181,13 +188,22 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 	health := func(next time.Duration) change {
 		return func(_ *Controller, f *fakeMembers, _ testAPI) { f.verdict.Next = next }
 	}
-	// The bound of what the last tenure may have promised passes in half a second, before the status is due.
-	bound := func(health time.Duration) change {
+	// The bound of what the last tenure may have promised passes in half a second, before the status is due, or later.
+	bound := func(health, later time.Duration) change {
 		return func(c *Controller, f *fakeMembers, api testAPI) {
-			c.Tenure, f.verdict.Next = succeeding(t, testStart, 6*time.Second, -70500*time.Millisecond), health
+			c.Tenure, f.verdict.Next = succeeding(t, testStart, 6*time.Second, later-70500*time.Millisecond), health
 			changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
 				o.Spec.State, o.Spec.Reason = v1alpha1.StateDraining, "PriorityChanged"
 			})
+		}
+	}
+	// The status of a record that is written now is due after a second, and refused then.
+	unshown := func(write change) change {
+		return func(c *Controller, f *fakeMembers, api testAPI) {
+			write(c, f, api)
+			_, err := c.reconcileNamespace(t.Context(), aboutShop)
+			must(t, err)
+			c.Clock, c.Client = aSecondLater, failing(api, "status")
 		}
 	}
 	// Another decision on a large record without a policy was made some time ago.
@@ -222,11 +238,16 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 		},
 		"a health changes before all else":       {health(time.Millisecond), time.Millisecond, false},
 		"a health changes after all else":        {health(time.Hour), rightAway, false},
-		"a bound passes":                         {bound(0), time.Second / 2, false},
-		"a health changes before a bound passes": {bound(time.Second / 4), time.Second / 4, false},
+		"a bound passes":                         {bound(0, 0), time.Second / 2, false},
+		"a health changes before a bound passes": {bound(time.Second/4, 0), time.Second / 4, false},
 		"a record that stays has yet to be explained": {func(c *Controller, _ *fakeMembers, _ testAPI) {
 			_, _ = c.reconcileNamespace(t.Context(), aboutShop)
 		}, time.Second, false},
+		"the status cannot be written":                          {unshown(health(0)), time.Second, false},
+		"a bound passes soon, and the status cannot be written": {unshown(bound(0, time.Second)), time.Second / 2, false},
+		"a health changes soon, and the status cannot be written": {
+			unshown(health(time.Millisecond)), time.Millisecond, false,
+		},
 		"each request has a deadline": {func(c *Controller, _ *fakeMembers, api testAPI) {
 			c.Client, c.Live, c.Seals = bounded(api), bounded(api), seal.NewStore(bounded(api), bounded(api))
 		}, rightAway, false},
@@ -261,6 +282,30 @@ func TestNamespaceThatHasEndedWaitsForAClusterWithoutReadsOfItsRecord(t *testing
 			t.Errorf("%s: again in %v, %v; want %v", name, got.RequeueAfter, err, test.want)
 		}
 	}
+}
+
+// A status that the hub's API server does not take in time holds up no decision, and a log says so.
+func TestStatusThatHangsHoldsUpNoDecision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, f, api := newTestHub(t)
+		f.shown[0].Priority, f.verdict.Answering = 5, true
+		_, err := c.reconcileNamespace(t.Context(), aboutShop)
+		must(t, err)
+		c.Clock = aSecondLater // the status is due
+		c.Client = checked(api, func(ctx context.Context, verb string, _ runtime.Object) error {
+			if verb == "status" {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		})
+		logged := ""
+		ctx := log.IntoContext(t.Context(), funcr.New(func(_, line string) { logged += line }, funcr.Options{}))
+		began := time.Now()
+		_, err = c.reconcileNamespace(ctx, aboutShop)
+		if took := time.Since(began); err != nil || took != 2*time.Second || !strings.Contains(logged, "deadline exceeded") {
+			t.Errorf("after %v: %v, logged %q", took, err, logged)
+		}
+	})
 }
 
 // A freeze has one event, also after one that was mistyped, which has its own.

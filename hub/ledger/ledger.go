@@ -267,7 +267,7 @@ func (l *Ledger) WriteStatus(ctx context.Context, e *Entry, status v1alpha1.Name
 		return fmt.Errorf("status of record %s: the right to write is lost", e.Key)
 	}
 	switch err := l.Client.Status().Update(ctx, object); {
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // a watch shows that
 		e.Recheck()
 		return nil
 	case err != nil:

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -333,12 +334,18 @@ func TestMetadataOfARecordStaysWhereItIs(t *testing.T) {
 	}
 }
 
-func TestStatusThatIsGoneHasTheRecordReadAgain(t *testing.T) {
-	l, api := newTestLedger(t, specOf(20, "this"))
-	e := take(t, l)
-	must(t, api.Delete(t.Context(), stored(t, api)))
-	if err := l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: "new"}); err != nil || !e.recheck {
-		t.Errorf("%v; the record is read again: %v", err, e.recheck)
+// A watch shows what other clients do, and has it decided on again.
+func TestStatusOfARecordThatOthersHaveChangedHasItReadAgain(t *testing.T) {
+	for name, change := range map[string]func(client.Client, *v1alpha1.NamespaceLeader) error{
+		"it is gone":    func(api client.Client, o *v1alpha1.NamespaceLeader) error { return api.Delete(t.Context(), o) },
+		"it is written": func(api client.Client, o *v1alpha1.NamespaceLeader) error { return api.Update(t.Context(), o) },
+	} {
+		l, api := newTestLedger(t, specOf(20, "this"))
+		e := take(t, l)
+		must(t, change(api, stored(t, api)))
+		if err := l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: "new"}); err != nil || !e.recheck {
+			t.Errorf("%s: %v; the record is read again: %v", name, err, e.recheck)
+		}
 	}
 }
 
