@@ -13,6 +13,7 @@ import (
 func (m *member) snapshot(owners map[string]Key) Member {
 	s := m.get()
 	priority, priorityReason := s.spec.priority()
+	patient := s.tracks.MostPatient()
 	is := Member{
 		Key:            m.key,
 		UID:            s.known(),
@@ -21,6 +22,7 @@ func (m *member) snapshot(owners map[string]Key) Member {
 		PriorityReason: priorityReason,
 		Connected:      s.cluster != nil,
 		Problem:        s.problem(m.key, owners),
+		Unreachable:    patient.Failure().Reason == reason.Unreachable,
 		Deleting:       s.spec.deleting,
 		Gone:           s.spec.gone,
 		Paused:         s.spec.paused,

@@ -14,6 +14,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/health"
 )
 
@@ -156,6 +157,35 @@ func TestProblemIsTheGravest(t *testing.T) {
 			t.Errorf("got %v, want %v", got, step.want)
 		}
 		step.remove()
+	}
+}
+
+// What the hub cannot do beside its probes leaves a connected member reachable.
+func TestAMemberIsUnreachableWhereTheLastProbeIsNotAnswered(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*connection)
+		want   bool
+	}{
+		"the hub's role is not repaired": {func(c *connection) {
+			c.fail(t.Context(), errors.New("a webhook is down"))
+		}, false},
+		"a newer kubeconfig is not used": {func(c *connection) {
+			c.reject(state{target: &transport.Target{}}, Problem{Reason: reason.Unreachable})
+		}, false},
+		"the last probe is not answered": {func(c *connection) {
+			c.observe(health.Observation{Kind: health.Read, At: c.clock.Now(), Reason: reason.Unreachable})
+		}, true},
+		"the last probe is refused": {func(c *connection) {
+			c.observe(health.Observation{Kind: health.Read, At: c.clock.Now(), Reason: reason.Forbidden})
+		}, false},
+	} {
+		m, _ := newTestMember(t)
+		m.change(func(s *state) { s.cluster = struct{ cluster.Cluster }{} })
+		m.observe(health.Observation{Kind: health.Read, At: m.clock.Now(), OK: true})
+		test.change(connectionOf(t, m))
+		if is := m.snapshot(nil); is.Unreachable != test.want || is.Problem.Reason == "" {
+			t.Errorf("%s: unreachable %v, problem %s", name, is.Unreachable, is.Problem.Reason)
+		}
 	}
 }
 

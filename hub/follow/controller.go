@@ -214,7 +214,7 @@ func specChanged[T client.Object]() predicate.TypedPredicate[T] {
 func (c *Controller) MemberChanged(key fleet.Key) {
 	m, known := c.Fleet.Member(key)
 	is := fmt.Sprint(known, m.Gone, m.Deleting, m.Paused, m.DeleteForMove, m.IsFenced(), m.Connected, m.PriorityReason,
-		m.Problem.Reason, fleet.Selectable(m.Labels)) // maps are printed in order
+		m.Unreachable, fleet.Selectable(m.Labels)) // maps are printed in order
 	c.mu.Lock()
 	same := c.seenAs[key] == is
 	if c.seenAs[key] = is; !known {

@@ -398,3 +398,36 @@ func TestSourcesAreWatchedUntilTheLastSetOfAFleetIsGone(t *testing.T) {
 		}
 	}
 }
+
+// A cluster that answers gets its objects, also where the hub cannot use a newer kubeconfig, or repair its own role.
+func TestSetsAreWorkedOnInAClusterThatAnswers(t *testing.T) {
+	for name, test := range map[string]struct {
+		unreachable bool
+		asks        string // the requests after the probe's outcome has changed
+		want        time.Duration
+	}{
+		"a newer kubeconfig is not used": {false, "", busyPause},
+		"the probe is not answered":      {true, "all in east", silentPause},
+	} {
+		c, _, all := hub(t, v1alpha1.RoleAll)
+		c.Decided(shop, true)
+		east := fleet.Key{Fleet: "fleet", Name: "east"}
+		c.members[east] = &member{} // others are worked on there
+		c.MemberChanged(east)
+		c.asked()
+		m := all[east]
+		m.Problem.Reason, m.Unreachable = reason.Unreachable, test.unreachable
+		all[east] = m
+		c.MemberChanged(east)
+		if asked := c.asked(); asked != test.asks {
+			t.Errorf("%s: asked are %q", name, asked)
+		}
+		set := &v1alpha1.LeaderResourceSet{}
+		if err := c.client.Get(t.Context(), types.NamespacedName{Namespace: "fleet", Name: "all"}, set); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.reconcileIn(t.Context(), set, east); err != nil || got.RequeueAfter != test.want {
+			t.Errorf("%s: again in %v, %v; want %v", name, got.RequeueAfter, err, test.want)
+		}
+	}
+}

@@ -93,7 +93,7 @@ func (c *Controller) reconcileIn(
 		c.report(set, in, role, nil, []v1alpha1.ResourceProblem{why})
 		return later, nil
 	}
-	if at == nil || m.Problem.Reason == reason.Unreachable {
+	if at == nil || m.Unreachable {
 		why := problem("", reason.Unreachable, "the hub has no connection to the cluster: what is there stays as it is")
 		c.report(set, in, role, nil, []v1alpha1.ResourceProblem{why})
 		return reconcile.Result{RequeueAfter: silentPause}, nil
