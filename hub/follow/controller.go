@@ -361,7 +361,5 @@ func (c *Controller) forget(set types.NamespacedName) {
 			m.inventory.keep(used)
 		}
 	}
-	if len(sets) == 0 {
-		c.sources.end(set.Namespace)
-	}
+	c.sources.end(set.Namespace)
 }

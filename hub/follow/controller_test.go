@@ -399,6 +399,31 @@ func TestSourcesAreWatchedUntilTheLastSetOfAFleetIsGone(t *testing.T) {
 	}
 }
 
+// The first set of a fleet may come just when the last one goes.
+func TestSourcesOfASetThatComesWhileTheLastOneGoesAreWatched(t *testing.T) {
+	c, _, _ := hub(t)
+	ended, first := false, true
+	c.sources.watching[sourcesOf{"fleet", v1alpha1.SourceConfigMap}] = func() { ended = true }
+	comes := &v1alpha1.LeaderResourceSet{}
+	comes.Namespace, comes.Name = "fleet", "comes"
+	comes.Spec.Resources = []v1alpha1.LeaderResource{{Kind: v1alpha1.SourceConfigMap, Name: "s"}}
+	c.client = interceptor.NewClient(c.client.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, api client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			err := api.List(ctx, l, opts...)
+			if first { // it is not in this list
+				first = false
+				err = errors.Join(err, api.Create(ctx, comes))
+				c.sources.watch(comes)
+			}
+			return err
+		},
+	})
+	c.forget(types.NamespacedName{Namespace: "fleet", Name: "goes"})
+	if ended {
+		t.Error("the watch of its sources has ended")
+	}
+}
+
 // A cluster that answers gets its objects, also where the hub cannot use a newer kubeconfig, or repair its own role.
 func TestSetsAreWorkedOnInAClusterThatAnswers(t *testing.T) {
 	for name, test := range map[string]struct {

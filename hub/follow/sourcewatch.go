@@ -100,10 +100,13 @@ func (s *sources) watch(set *v1alpha1.LeaderResourceSet) {
 	}
 }
 
-// end ends the watches of a fleet's sources.
+// end ends the watches of a fleet's sources, if it has no set. A set that is in no list yet begins to watch after this.
 func (s *sources) end(fleetName string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if sets, err := s.setsOf(fleetName); err != nil || len(sets) > 0 {
+		return
+	}
 	for of, end := range s.watching {
 		if of.fleet == fleetName {
 			end()
