@@ -141,7 +141,9 @@ func (s *snapshot) assume(is *decide.Case, policy *decide.Policy, assumed change
 		c := &is.Candidates[i]
 		// Whoever may lead is prepared in a moment; one who does not answer is not.
 		c.Prepared = c.Answering
-		c.Ordered = c.Ordered || c.Name == assumed.to
+		if assumed.to != "" { // it replaces an order that the hub has shown
+			c.Ordered = c.Name == assumed.to
+		}
 		c.Drained = c.Drained || c.Name == assumed.drain
 		if priority, edited := assumed.priorities[c.Name]; edited && policy.Overrides[is.Namespace] != c.Name {
 			c.Priority = priority

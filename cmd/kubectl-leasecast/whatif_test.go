@@ -54,6 +54,30 @@ func TestWhatIfSaysWithinWhatTime(t *testing.T) {
 	}
 }
 
+// The hub shows who is ordered now.
+func TestWhatIfReplacesAnOrderOnlyByAnother(t *testing.T) {
+	for name, test := range map[string]struct {
+		assumed change
+		next    string
+	}{
+		"another order":     {change{to: "south"}, "south"},
+		"the same order":    {change{to: "west"}, "west"},
+		"a loss, no order":  {change{without: "south"}, "west"},
+		"a drain, no order": {change{drain: "south"}, "west"},
+	} {
+		s := well(leading("shop", "east", func(r *v1alpha1.NamespaceLeader) {
+			r.Status.Candidates = append(r.Status.Candidates,
+				v1alpha1.Candidate{Name: "south", Priority: 10, Eligible: true, Reason: reason.Eligible})
+		}))
+		is := s.caseOf(&s.records[0], decide.ParsePolicy(&s.policies[0]))
+		is.Candidates[1].Ordered = true
+		s.cases = map[string]decide.Case{"shop": is}
+		if got := s.whatIf(test.assumed); len(got) != 1 || got[0].Next != test.next {
+			t.Errorf("%s: %+v, want %s", name, got, test.next)
+		}
+	}
+}
+
 func prefer(cluster string) func(*v1alpha1.LeadershipPolicySpec) {
 	return func(s *v1alpha1.LeadershipPolicySpec) {
 		s.Overrides = []v1alpha1.Override{{Namespace: "shop", Cluster: cluster}}
