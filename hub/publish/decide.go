@@ -222,6 +222,9 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 			// At most r: the wall clock may be corrected before that.
 			return step{after: min(wait, l.timings.Renew)}
 		}
+		if l.renewalFailed(now) {
+			return l.write(l.sent) // until it is stored, nothing more is promised
+		}
 	case l.known.promisesMore(now, l.timings.Skew, l.sent):
 		return l.undoExtension(now)
 	case l.sent.Epoch == l.want.Term.Epoch && l.sent.Live(now.Wall):
@@ -240,6 +243,14 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 		l.sent = term
 	}
 	return s
+}
+
+// renewalFailed reports whether the last renewal failed, and has to be sent again. Readers would refuse one that was
+// sent while the wall clock was ahead.
+func (l *leaseSyncer) renewalFailed(now lease.Reading) bool {
+	stored, sent := l.known.content.RenewTime, l.sent.RenewTime.Truncate(time.Microsecond)
+	return l.status.Failing != "" && l.sent.Epoch == l.want.Term.Epoch && l.sent.Live(now.Wall) &&
+		stored.Before(sent) && !sent.After(now.Wall)
 }
 
 // write replaces the known Lease by one with this term. A Lease with a higher epoch was edited (see

@@ -16,8 +16,9 @@
 //   - Renew only a live Lease: a renewal is a compare-and-swap, by UID and resourceVersion, of a live sealed Lease
 //     that names this holder and epoch. Only the tenure that persisted the grant writes the first Lease of a term.
 //   - Keep the renewTime: an edited or deleted Lease is repaired with the renewTime that was sent last, which
-//     promises nothing new. A new renewTime is used only for a member that has just answered. On a dead link the
-//     preceding read fails, and nothing is promised.
+//     promises nothing new. So is a renewal that failed: until it is stored, nothing more is promised. A new
+//     renewTime is used only for a member that has just answered. On a dead link the preceding read fails, and
+//     nothing is promised.
 //   - Every promise is recorded in Promises before it is sent. Promises outlive the Publishers, because a promise
 //     outlives the connection that it was sent over.
 //   - Relinquish: a hub that its Clusters leave removes its mark from their Leases, and renews nothing any more.

@@ -139,6 +139,28 @@ unanswered, then in place as a follower's: not read again
 `)
 }
 
+// An API server may answer reads and fail writes, as while a webhook on Leases is down. If each try promised more, the
+// next leader would wait longer.
+func TestRenewalThatFailsIsSentAgainAsItWas(t *testing.T) {
+	const fails = "\tleads; at 5; update east 20 renewTime 5s promise 20s; unanswered; at 14; read; ok;"
+	play(t, `
+writes fail and reads are answered: lost at the deadline of the first renewal that failed
+`+fails+` update east 20 renewTime 5s; unanswered;
+	at 19; read; ok; update east 20 renewTime 5s; unanswered; at 20; read; ok; update east 20 renewTime 0s; unanswered;
+	read; ok; wait 2s; status Lost Failing=Unreachable
+it succeeds within the term: renewed at once, without a gap
+`+fails+` update east 20 renewTime 5s; ok; update east 20 renewTime 14s promise 29s; ok; wait 1s; status InPlace
+the one after it fails too: that one is sent again
+`+fails+` update east 20 renewTime 5s; ok; update east 20 renewTime 14s promise 29s; forbidden;
+	at 16; update east 20 renewTime 14s; ok; update east 20 renewTime 16s promise 31s
+it arrived late: the next one is due
+	leads; at 5; update east 20 renewTime 5s promise 20s; unanswered but done; at 12; read; ok;
+	update east 20 renewTime 12s promise 27s
+the wall clock was ahead when it was sent: renewed with the present time
+	leads; wall 14; update east 20 renewTime 14s promise 29s; forbidden; at 6; update east 20 renewTime 6s promise 21s
+`)
+}
+
 // Terms that began together spread out. Renewals do not drift, and are never more than r apart.
 func TestRenewalsAreSpread(t *testing.T) {
 	const tenth = 500 * time.Millisecond
