@@ -1,6 +1,12 @@
 package fleet
 
-import "testing"
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
+)
 
 // The Clusters of a fleet move together: one that is neither paused nor gone to another hub tells that they do not.
 func TestMoveOf(t *testing.T) {
@@ -25,6 +31,33 @@ func TestMoveOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := moveOf(tc.specs, tc.left); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// A Cluster that stays after all is deleted later like any other.
+func TestClusterHasMovedIfItWasMovingWhenItWasLastSeen(t *testing.T) {
+	type seen struct {
+		uid   types.UID
+		moves bool
+	}
+	for name, test := range map[string]struct {
+		seen []seen
+		want bool
+	}{
+		"it moves":                         {[]seen{{"1", false}, {"1", true}}, true},
+		"it never moved":                   {[]seen{{"1", false}}, false},
+		"its move was given up":            {[]seen{{"1", true}, {"1", false}}, false},
+		"another one of its name has come": {[]seen{{"1", true}, {"2", false}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, m := newTestProvider(clocktest.NewHand(clocktest.Start))
+			for _, is := range test.seen {
+				p.noteMove(m.key, is.uid, is.moves)
+			}
+			if left := p.hasLeft(m.key.Fleet); left != test.want || p.movedUID(m.key) == "1" != test.want {
+				t.Errorf("it has left: %v, by its UID %q; want %v", left, p.movedUID(m.key), test.want)
 			}
 		})
 	}

@@ -78,7 +78,7 @@ func (r *registry) noteMove(k Key, uid types.UID, moves bool) {
 	defer r.mu.Unlock()
 	if moves {
 		r.moved[k] = uid
-	} else if r.moved[k] != uid {
+	} else {
 		delete(r.moved, k)
 	}
 }

@@ -22,7 +22,8 @@
 //   - Every promise is recorded in Promises before it is sent. Promises outlive the Publishers, because a promise
 //     outlives the connection that it was sent over.
 //   - Relinquish: a hub that its Clusters leave removes its mark from their Leases, and renews nothing any more.
-//     Another hub may take a sealed Lease without a mark, by compare-and-swap (relinquish.go).
+//     Another hub may take a sealed Lease without a mark, by compare-and-swap (relinquish.go). If the move is given
+//     up, this hub takes it back in the same way.
 //   - Three kinds of Leases are reported and never overwritten (edits.go): a Lease that no hub made, one of another
 //     hub, and one that names another member.
 //

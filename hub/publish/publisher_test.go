@@ -197,6 +197,12 @@ no Lease: done at once, and none is created later
 one Lease of several has a mark: done once it is removed
 	lease b by=; lease c by=; lease d by=; lease e by=; lease a; start; relinquished no; after 0s; relinquished yes;
 	exists a; hub a none
+the move is given up: the mark is back at once, and renewals go on
+	start; lead a; after 20s; relinquished no; after 0s; relinquished yes; hub a none; resume; after 0s; hub a hub;
+	after 20s; leads a; lead b; after 0s; leads b
+the move is given up, and another hub has taken the Lease: left alone
+	start; lead a; after 20s; relinquished no; after 0s; lease a by=another; show a; after 0s; resume; after 0s;
+	hub a another
 a Lease has to be read again: not done
 	lease a by=; start; link swallows; gone a; relinquished no
 a request without a policy: bounded by 15 s

@@ -148,6 +148,7 @@ func (w *publisherTest) actions(first string, args []string) map[string]func() {
 			defer w.mu.Unlock()
 			w.mayNot = true
 		},
+		"resume":         func() { w.Resume() },
 		"forget":         func() { w.Forget(first) },
 		"work":           func() { w.Work(w.ctx, keyOf(first)) },
 		"read-all":       func() { w.ReadAll(w.ctx) },

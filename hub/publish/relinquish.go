@@ -1,10 +1,10 @@
 package publish
 
-// Relinquish removes this hub's mark from every Lease in the member, permanently. Later assignments change nothing.
-// The terms stay as they are. It returns true once every known Lease of the member carries another mark or no mark.
-// Call it until it does.
+// Relinquish removes this hub's mark from every Lease in the member. Until Resume, assignments change nothing. The
+// terms stay as they are. It returns true once every known Lease of the member carries another mark or no mark. Call it
+// until it does.
 //
-// After it returns, nothing is renewed any more. A Lease without a mark shows another hub that this one has
+// After it returns, nothing is renewed. A Lease without a mark shows another hub that this one has
 // relinquished it. The other hub takes the Lease by compare-and-swap.
 func (p *Publisher) Relinquish() (done bool) {
 	p.mu.Lock()
@@ -19,6 +19,21 @@ func (p *Publisher) Relinquish() (done bool) {
 	}
 	p.relinquished = true
 	return done
+}
+
+// Resume ends Relinquish, where a move is given up or the Clusters are back. Each Lease without a mark is taken by
+// compare-and-swap. One that another hub has taken in the meantime stays as it is.
+func (p *Publisher) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.relinquished {
+		return
+	}
+	p.relinquished = false
+	for l := range p.syncers.all() {
+		l.relinquished = false
+		p.Queue.Add(l.key)
+	}
 }
 
 // relinquish removes this hub's mark from the Lease. The renewTime stays, so this promises nothing.

@@ -27,6 +27,9 @@ func (w *Worker) keep(ctx context.Context) {
 			continue
 		}
 		w.stuck = ""
+		if p := w.Publisher(); p != nil {
+			p.Resume()
+		}
 		if !served {
 			_, served = w.Hub.Serve(ctx, w.Member.Fleet)
 		}

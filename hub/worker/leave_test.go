@@ -7,11 +7,14 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/assign"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/publish"
@@ -155,6 +158,39 @@ func TestRelinquish_ForgetsTheMemberWithTheLastOfItsFleet(t *testing.T) {
 		r.relinquish(t.Context())
 		if known := r.knows("east"); known != row.known {
 			t.Errorf("it is known: %v, want %v", known, row.known)
+		}
+	})
+}
+
+// A move that is given up, or back again, leaves nothing behind: the hub writes the Leases of the member again.
+func TestMemberOfAMoveThatIsGivenUp(t *testing.T) {
+	stays := func(m *fleet.Member) { m.Gone, m.Paused, m.DeleteForMove = false, false, false }
+	type row struct {
+		steps []func(*fleet.Member)
+		mark  string // on the Lease
+	}
+	rows(t, map[string]row{
+		"it goes on":                       {nil, ""},
+		"it is given up":                   {[]func(*fleet.Member){stays}, us},
+		"the Cluster is gone, and is back": {[]func(*fleet.Member){goes, stays}, us},
+		"it is given up, and begins again": {[]func(*fleet.Member){stays, moves}, ""},
+	}, func(t *testing.T, row row) {
+		r := newEnv(t)
+		r.has(eastLease(20))
+		defer r.runs(r.Run)()
+		follow := assign.Assignment{Role: assign.Follow, Term: eastLease(20).Term}
+		r.Publisher().Assign(shopLease, follow, publish.Timings{Timeout: time.Second})
+		for _, step := range append([]func(*fleet.Member){moves}, row.steps...) {
+			r.is("east", step)
+			pass(3 * time.Second)
+		}
+		leases := r.Client.CoordinationV1().Leases(shopLease.Namespace)
+		l, err := leases.Get(t.Context(), shopLease.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, _ := wire.Read(l); c.Hub != row.mark {
+			t.Errorf("the Lease carries the mark %q, want %q", c.Hub, row.mark)
 		}
 	})
 }
