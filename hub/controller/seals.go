@@ -53,11 +53,10 @@ func (ss *seals) serve(ctx context.Context, fleetName string) (seal.Seal, bool) 
 	if !ss.Serves(fleetName) {
 		return seal.Seal{}, false
 	}
-	move, err := ss.source.Move(ctx, fleetName)
-	var s seal.Seal
-	if err == nil {
-		s, err = ss.Seals.Serve(ctx, fleetName, ss.HubID, move != fleet.Stays)
-	}
+	s, err := ss.Seals.Serve(ctx, fleetName, ss.HubID, func() (bool, error) {
+		move, err := ss.source.Move(ctx, fleetName)
+		return move != fleet.Stays, err
+	})
 	ss.note(ctx, useOfSeal{fleet: fleetName}, err)
 	return s, err == nil
 }

@@ -179,8 +179,17 @@ func TestWhenTheSealOfAFleetIsClaimed(t *testing.T) {
 		"this replica is a standby": {
 			func(m *testFleet) { m.isServed(true, ""); m.standby() }, false, false, true, false,
 		},
-		"its Clusters cannot be listed": {
-			func(m *testFleet) { m.source = &fakeMembers{unmoved: errRefused} }, true, false, true, false,
+		"the Secret is there: its Clusters are not listed": {
+			func(m *testFleet) {
+				m.seals.serve(m.t.Context(), "fleet")
+				m.source = &fakeMembers{unmoved: errRefused}
+			}, true, true, true, true,
+		},
+		"the Secret is deleted, its Clusters cannot be listed": {
+			func(m *testFleet) {
+				moves(fleet.Stays)(m)
+				m.source = &fakeMembers{unmoved: errRefused}
+			}, true, false, true, false,
 		},
 		"the Secret is deleted":     {moves(fleet.Stays), true, true, true, true},
 		"a move deletes the Secret": {moves(fleet.Moving), true, true, true, false},

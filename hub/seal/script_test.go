@@ -240,7 +240,14 @@ func (s *sealTest) calls(args []string) map[string]func() error {
 	return map[string]func() error{
 		"find":    func() error { s.got, err = s.store.Find(ctx, fleet); return err },
 		"refresh": func() error { s.got, err = s.store.Refresh(ctx, fleet); return err },
-		"serve":   func() error { s.got, err = s.store.Serve(ctx, fleet, marks[args[0]], len(args) > 1); return err },
+		"serve": func() error { // the list of Clusters is a request too: they move, or it fails
+			s.got, err = s.store.Serve(ctx, fleet, marks[args[0]], func() (bool, error) {
+				s.requests++
+				is := strings.Join(args[1:], " ")
+				return is == "moving", named[is]
+			})
+			return err
+		},
 		"raise": func() error {
 			s.got = seal.Seal{}
 			return s.store.Raise(ctx, fleet, args[0], boundsOf(args[1:]))

@@ -153,7 +153,8 @@ var ErrServed = errors.New("the fleet is served by another installation of the h
 // It reads the Secret again, because a move replaces one that was left over from another fleet. It puts the mark of the
 // installation on the Secret by compare-and-swap, and returns ErrServed if another installation's mark is there. It
 // creates a deleted Secret again with the seal in use. If the fleet is moving, that is left to the target of the move.
-func (s *Store) Serve(ctx context.Context, fleet, mark string, moving bool) (Seal, error) {
+// It calls moving only then, because the answer takes a list of Clusters.
+func (s *Store) Serve(ctx context.Context, fleet, mark string, moving func() (bool, error)) (Seal, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	serve := func(secret *corev1.Secret) (bool, error) {
@@ -181,7 +182,7 @@ func otherWasFaster(err error) bool {
 // mark puts the mark of an installation on a usable Secret, unless another installation's mark is there. It fills
 // an empty Secret with the seal s, which is the zero Seal if none is known. It returns whether the Secret is to be
 // written.
-func (s Seal) mark(secret *corev1.Secret, mark string, moving bool) (writes bool, err error) {
+func (s Seal) mark(secret *corev1.Secret, mark string, moving func() (bool, error)) (writes bool, err error) {
 	if namespace, ok := OtherInstallation(mark, MarkOf(secret)); ok {
 		return false, fmt.Errorf("%w, in namespace %s", ErrServed, namespace)
 	}
@@ -194,8 +195,10 @@ func (s Seal) mark(secret *corev1.Secret, mark string, moving bool) (writes bool
 			s.Key = newKey()
 		}
 		fill(secret, s)
-		if isKnown && moving && secret.ResourceVersion == "" {
-			return false, nil
+		if isKnown && secret.ResourceVersion == "" {
+			if moves, err := moving(); moves || err != nil {
+				return false, err
+			}
 		}
 	} else if _, err := parse(secret); err != nil || MarkOf(secret) == mark {
 		return false, err

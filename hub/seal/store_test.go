@@ -183,6 +183,8 @@ deleted between a read and a write: creates it
 	find; keep; once update conflict remove; serve own; kept-result; kept
 deleted between a read and a write while the fleet moves: does not create it
 	find; keep; once update conflict remove; serve own moving; kept-result; no-secret
+deleted, and the Clusters cannot be listed: does not create it
+	find; remove; serve own no -> no; no-secret; serve own; key
 `)
 }
 
