@@ -122,7 +122,7 @@ func (k *Keeper) noteFence(f Fence, s *fenceState, r fenceResult, err error) {
 	k.mu.Lock()
 	before := s.summary()
 	if r.is >= replaced {
-		s.since = nil
+		s.since, s.settled = nil, false
 	}
 	if err == nil || rejects(err) {
 		since := map[string]time.Duration{}
