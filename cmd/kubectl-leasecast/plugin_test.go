@@ -194,6 +194,31 @@ func TestStatusNamesWhatNeedsAttention(t *testing.T) {
 	}
 }
 
+// A drain is meant. What else keeps a drained Cluster from leading is not.
+func TestStatusOfADrainedCluster(t *testing.T) {
+	const until = "until 2026-03-01T13:00:00Z (upgrade)"
+	for name, test := range map[string]struct {
+		why  reason.Reason
+		want string
+		bad  bool
+	}{
+		"no record shows the drain yet": {reason.Eligible, "east     100       Drained     0      " + until, false},
+		"the records show the drain":    {reason.Drained, "east     100       Drained     0      " + until, false},
+		"it cannot be reached": {reason.Unreachable,
+			"east     100       Unreachable  0      no answer; drained " + until, true},
+	} {
+		s := well(leading("shop", "west", func(r *v1alpha1.NamespaceLeader) {
+			c := &r.Status.Candidates[0]
+			c.Eligible, c.Reason, c.Message = test.why == reason.Eligible, test.why, "no answer"
+		}))
+		s.clusters[0].Annotations[v1alpha1.DrainUntilAnnotation] = "2026-03-01T13:00:00Z"
+		s.clusters[0].Annotations[v1alpha1.DrainReasonAnnotation] = "upgrade"
+		if got, bad := shown(s, 0); !strings.Contains(got, test.want+"\n") || bad != test.bad {
+			t.Errorf("%s: attention %t, want %q in\n%s", name, bad, test.want, got)
+		}
+	}
+}
+
 // An API server also accepts a Leading record without acquireTime.
 func TestExplainSaysSinceWhenAClusterLeads(t *testing.T) {
 	for name, test := range map[string]struct {

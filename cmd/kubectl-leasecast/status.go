@@ -218,7 +218,11 @@ func clustersOf(s *snapshot, leading map[string]int) []clusterStatus {
 		} else if len(states[o.Name]) == 0 {
 			c.Note = fmt.Sprintf("no record shows it: kubectl -n %s describe cluster %s", s.fleet, o.Name)
 		}
-		if drain := act.Drain(o.Annotations).At(s.at); drain.In(s.at) {
+		switch drain := act.Drain(o.Annotations).At(s.at); {
+		case !drain.In(s.at):
+		case c.bad && c.State != reason.Drained:
+			c.Note += "; drained " + drain.String()
+		default:
 			c.State, c.Note, c.bad = reason.Drained, drain.String(), false
 		}
 		if uid, declared := o.Annotations[v1alpha1.FencedAnnotation]; declared {
