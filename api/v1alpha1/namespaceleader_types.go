@@ -130,8 +130,8 @@ type NamespaceLeaderSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	LeaseName string `json:"leaseName,omitempty"`
-	// notBefore is the earliest instant of the next term. It is for people: a hub that takes
-	// over computes its own.
+	// notBefore is the earliest instant of the next term, unless all readers release the term
+	// earlier or a fence is accepted. It is for people: a hub that takes over computes its own.
 	// +optional
 	NotBefore *metav1.MicroTime `json:"notBefore,omitempty"`
 	// fence records that an operator has declared the leader's cluster to be off, so that the

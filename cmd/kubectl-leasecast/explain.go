@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
@@ -54,7 +55,7 @@ func (s *snapshot) explain(t *table, r *v1alpha1.NamespaceLeader) error {
 		t.line("%s", r.Status.Message)
 	}
 	if spec.NotBefore != nil && spec.State == v1alpha1.StateDraining {
-		t.line("The next term begins at %s at the earliest:", spec.NotBefore.UTC().Format(time.RFC3339))
+		t.line("%s:", notBefore(spec))
 		t.line("  the last promise of %ds, and a clock skew of %dms%s", spec.LeaseDurationSeconds,
 			spec.MaxClockSkewMilliseconds, stopTime(spec))
 	}
@@ -97,6 +98,19 @@ func (s *snapshot) inWords(r *v1alpha1.NamespaceLeader) string {
 		return "no policy selects the namespace any more; the record goes when all promises have passed"
 	default:
 		return fmt.Sprintf("nobody leads (%s)", spec.Reason)
+	}
+}
+
+// notBefore says what notBefore means in a term that ends.
+func notBefore(spec *v1alpha1.NamespaceLeaderSpec) string {
+	at := spec.NotBefore.UTC().Format(metav1.RFC3339Micro)
+	switch {
+	case spec.Fence.ClusterUID != "" && !ptr.Deref(spec.Fence.Voided, false):
+		return spec.Leader + " must stay off until " + at
+	case spec.RevokedEpoch != 0:
+		return "The next term begins when all readers have released this one, or else at " + at
+	default:
+		return "The next term begins at " + at + " at the earliest"
 	}
 }
 

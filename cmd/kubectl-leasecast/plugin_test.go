@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -234,6 +235,38 @@ func TestExplainSaysSinceWhenAClusterLeads(t *testing.T) {
 		if got, err := run(well(r), []client.Object{elected(time.Second)}, "explain", "shop"); err != nil ||
 			!strings.Contains(got, test.want) {
 			t.Errorf("%s: %v, want %q in %s", name, err, test.want, got)
+		}
+	}
+}
+
+// Readers may release a term early, and an accepted fence ends one at once.
+func TestExplainSaysWhenTheNextTermBegins(t *testing.T) {
+	const at, promised = " 2026-03-01T12:00:10.250000Z", ":\n  the last promise of 15s, and a clock skew of 1000ms\n"
+	const earliest = "The next term begins at" + at + " at the earliest"
+	fence := func(voided *bool) v1alpha1.FenceRecord {
+		return v1alpha1.FenceRecord{ClusterUID: "uid-east", AcceptedAt: micro(0), Voided: voided}
+	}
+	for name, test := range map[string]struct {
+		change func(spec *v1alpha1.NamespaceLeaderSpec)
+		want   string
+	}{
+		"everything promised must pass": {func(*v1alpha1.NamespaceLeaderSpec) {}, earliest},
+		"readers were asked to release the term": {func(s *v1alpha1.NamespaceLeaderSpec) { s.RevokedEpoch = 6 },
+			"The next term begins when all readers have released this one, or else at" + at},
+		"a fence is accepted": {func(s *v1alpha1.NamespaceLeaderSpec) { s.Fence = fence(nil) },
+			"east must stay off until" + at},
+		"a fence is accepted, and the term was revoked": {func(s *v1alpha1.NamespaceLeaderSpec) {
+			s.Fence, s.RevokedEpoch = fence(nil), 6
+		}, "east must stay off until" + at},
+		"a fence is void": {func(s *v1alpha1.NamespaceLeaderSpec) { s.Fence = fence(ptr.To(true)) }, earliest},
+	} {
+		r := leading("shop", "east", func(r *v1alpha1.NamespaceLeader) {
+			r.Spec.State, r.Spec.NotBefore = v1alpha1.StateDraining, micro(-10250*time.Millisecond)
+			test.change(&r.Spec)
+		})
+		if got, err := run(well(r), []client.Object{elected(time.Second)}, "explain", "shop"); !errors.Is(err, errAttention) ||
+			!strings.Contains(got, "\n"+test.want+promised) {
+			t.Errorf("%s: %v, want %q in %s", name, err, test.want+promised, got)
 		}
 	}
 }

@@ -80,6 +80,10 @@ func TestDescribe(t *testing.T) {
 	r := func(phase election.RecordState, why reason.Reason, next string) election.Record {
 		return election.Record{State: phase, Reason: why, Leader: "east", Epoch: 20, Next: next, NotBefore: noon}
 	}
+	declared := func(r election.Record, voided bool) election.Record {
+		r.Fence = election.Acceptance{UID: "uid-east", Voided: voided}
+		return r
+	}
 	unfenced := func(r election.Record) election.Record { r.UnfencedLeader = "west"; return r }
 	for name, test := range map[string]struct {
 		record  election.Record
@@ -100,6 +104,13 @@ func TestDescribe(t *testing.T) {
 				"stopped, or else at 11:00:00.250Z"},
 		"a drain":                 {r(draining, reason.Unreachable, "west"), expiry, "", drains + "west" + at},
 		"a drain, nobody is next": {r(draining, reason.Unreachable, ""), "", "", drains + "nobody yet" + at},
+		"a fence that is accepted": {declared(r(draining, reason.Fenced, "west"), false), "", "",
+			"east counts as off (Fenced), and must stay off until 11:00:00.250Z; next is west, without that wait"},
+		"a fence that is accepted, and nobody is next": {declared(r(draining, reason.Fenced, ""), false),
+			reason.NoCandidate, "",
+			"east counts as off (Fenced), and must stay off until 11:00:00.250Z; next is nobody yet, without that wait"},
+		"a fence that is void": {declared(r(draining, reason.Fenced, "west"), true), expiry, "",
+			"east is being replaced (Fenced); next is west" + at},
 		"a policy that is gone": {r(election.Retired, reason.PolicyGone, ""), "", "",
 			"no policy claims the namespace; the record stays until everything promised has passed"},
 		"another hub at work": {r(vacant, reason.NoCandidate, ""), reason.OtherHub, "",

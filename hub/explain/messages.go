@@ -124,15 +124,18 @@ func Describe(d election.Decision) string {
 }
 
 func describeDrain(r election.Record, waiting reason.Reason, successor, at string) string {
-	switch waiting {
-	case reason.Frozen:
+	switch {
+	case waiting == reason.Frozen:
 		return fmt.Sprintf("%s cannot lead (%s), and the namespace is frozen: no other cluster is chosen", r.Leader, r.Reason)
-	case reason.FailoverPending:
+	case waiting == reason.FailoverPending:
 		return fmt.Sprintf("%s cannot lead (%s), and the policy leaves it to you to replace it; see the condition "+
 			"FailoverPending", r.Leader, r.Reason)
-	case reason.MostUnreachable:
+	case waiting == reason.MostUnreachable:
 		return fmt.Sprintf("%s is lost, but so are most clusters: nobody is chosen until one comes back", r.Leader)
-	case reason.WaitingForReaders:
+	case r.Fence.UID != "" && !r.Fence.Voided:
+		return fmt.Sprintf("%s counts as off (%s), and must stay off until %s; next is %s, without that wait", r.Leader,
+			r.Reason, at, successor)
+	case waiting == reason.WaitingForReaders:
 		return fmt.Sprintf("%s was told to stop (%s); next is %s, as soon as all registered readers have stopped, or "+
 			"else at %s", r.Leader, r.Reason, successor, at)
 	default:
