@@ -311,6 +311,9 @@ func (assumed *change) parse(
 	if err := yaml.UnmarshalStrict(text, edited); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
+	if edited.Namespace != "" && edited.Namespace != s.fleet {
+		return fmt.Errorf("%s: it is of namespace %q: say -n %[2]s", file, edited.Namespace)
+	}
 	o := s.policy(edited.Name)
 	if o == nil {
 		return fmt.Errorf("%s: no policy %q in fleet %q: what-if compares with one that is in effect", file, edited.Name,

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -118,6 +120,24 @@ func TestWhatIfRefusesWhatItCannotForesee(t *testing.T) {
 		err := s.foreseeable(before, after)
 		if (err != nil) != (test.refused != "") || err != nil && !strings.Contains(err.Error(), test.refused) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A policy of another fleet that has the same name would be played with the wrong namespaces and Clusters.
+func TestWhatIfRefusesThePolicyOfAnotherFleet(t *testing.T) {
+	for name, test := range map[string]struct{ namespace, refused string }{
+		"the file names no namespace":  {"", ""},
+		"the file names the fleet":     {"namespace: default, ", ""},
+		"the file names another fleet": {"namespace: fleet-b, ", `shops.yaml: it is of namespace "fleet-b": say -n fleet-b`},
+	} {
+		file := filepath.Join(t.TempDir(), "shops.yaml")
+		if err := os.WriteFile(file, []byte("metadata: {"+test.namespace+"name: shops}\nspec: {}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := run(well(leading("shop", "east")), nil, "what-if", "--policy", file)
+		if (err != nil) != (test.refused != "") || err != nil && !strings.HasSuffix(err.Error(), test.refused) {
+			t.Errorf("%s: %v: %s", name, err, out)
 		}
 	}
 }
