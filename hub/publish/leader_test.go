@@ -164,9 +164,10 @@ the wall clock was ahead when it was sent: renewed with the present time
 // Terms that began together spread out. Renewals do not drift, and are never more than r apart.
 func TestRenewalsAreSpread(t *testing.T) {
 	const tenth = 500 * time.Millisecond
-	buckets := map[time.Duration]int{}
+	buckets, shared := map[time.Duration]int{}, map[time.Time]bool{}
 	for _, ns := range namespaces(1000) {
 		first := due(ns, 5*second, zero)
+		shared[first] = true
 		if due := first.Sub(zero); due <= 0 || due > 5*second {
 			t.Fatalf("%s is due after %v", ns, due)
 		}
@@ -184,5 +185,8 @@ func TestRenewalsAreSpread(t *testing.T) {
 		if n := buckets[b]; n < 50 || n > 150 {
 			t.Errorf("%d of 1000 are due in one tenth, from %v on", n, b*tenth)
 		}
+	}
+	if len(shared) != instants {
+		t.Errorf("1000 namespaces are due at %d instants, want %d: renewals of one instant share wake-ups", len(shared), instants)
 	}
 }

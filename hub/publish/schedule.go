@@ -7,6 +7,10 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
+// instants is how many instants in r have renewals. Renewals of one instant share wake-ups of the hub, of its
+// connections and of its watches, which cost more than the rest of a renewal.
+const instants = 100
+
 // due returns when to renew a live Lease of a namespace: at most r after its renewTime. Due times are r apart, and the
 // namespace's hash shifts them. So terms that began together, or that a tenure took over together, spread out.
 // Renewals come evenly, and most find that the member has just answered another request.
@@ -14,7 +18,7 @@ func due(namespace string, r time.Duration, renewTime time.Time) time.Time {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(namespace))
 	every := max(1, r.Microseconds()) // no finer than a renewTime is stored
-	shift := int64(h.Sum64() % uint64(every))
+	shift := int64(h.Sum64()%instants) * every / instants
 	latest := renewTime.UnixMicro() + every
 	return time.UnixMicro(latest - (latest+shift)%every)
 }

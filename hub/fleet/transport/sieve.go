@@ -44,9 +44,10 @@ func (m message) sieve(kept, from []byte) (all []byte, over bool, err error) {
 		if n < 0 {
 			return nil, false, fmt.Errorf("%w: %w", errMalformed, protowire.ParseError(n))
 		}
-		whole, f := from[:n], m[number]
+		whole := from[:n]
 		from = from[n:]
-		if _, listed := m[number]; !listed {
+		f, listed := m[number]
+		if !listed {
 			continue
 		}
 		if wire != f.wire() {
