@@ -30,10 +30,10 @@ const (
 	decideTimeout, listTimeout = 20 * time.Second, 5 * time.Second
 	// statusTimeout bounds the write of a record's status. No decision depends on it.
 	statusTimeout = 2 * time.Second
-	// notYet is the delay before a retry while the tenure does not hold, or of a status, and rightAway before the next
-	// decision after a change.
+	// notYet is the delay before a retry while the tenure does not hold, and rightAway before the next decision after a
+	// change.
 	notYet, rightAway = time.Second, time.Millisecond
-	// retryFirst and retrySlowest bound the pause before a request that failed is tried again.
+	// retryFirst and retrySlowest bound the pause before a request that failed is tried again, a status after the latter.
 	retryFirst, retrySlowest = 5 * time.Millisecond, 5 * time.Second
 )
 

@@ -197,7 +197,7 @@ func (c *Controller) explain(ctx context.Context, v *decide.Snapshot, p decide.P
 		v.Recheck()
 		log.FromContext(ctx).Error(err, "A status could not be written",
 			"namespaceLeader", klog.KRef(v.Key.Namespace, v.Key.Name))
-		return notYet
+		return retrySlowest
 	}
 	return 0
 }

@@ -243,7 +243,7 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 		"a record that stays has yet to be explained": {func(c *Controller, _ *fakeMembers, _ testAPI) {
 			_, _ = c.reconcileNamespace(t.Context(), aboutShop)
 		}, time.Second, false},
-		"the status cannot be written":                          {unshown(health(0)), time.Second, false},
+		"the status cannot be written":                          {unshown(health(0)), retrySlowest, false},
 		"a bound passes soon, and the status cannot be written": {unshown(bound(0, time.Second)), time.Second / 2, false},
 		"a health changes soon, and the status cannot be written": {
 			unshown(health(time.Millisecond)), time.Millisecond, false,
