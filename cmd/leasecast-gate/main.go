@@ -25,7 +25,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
-	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/member"
 	"github.com/leasecast/leasecast/member/command"
 	"github.com/leasecast/leasecast/member/metrics"
@@ -183,7 +182,7 @@ func gate(f flags) (int, error) {
 	if err != nil {
 		return command.Failed, err
 	}
-	o := member.Options{Logger: log, Clock: &clock.System{}}
+	o := member.Options{Logger: log}
 	if f.register && len(f.command) > 0 { // a sidecar that only asks does not report when it has stopped
 		o.Registration = &member.Registration{Namespace: f.registerIn}
 	}
@@ -204,7 +203,7 @@ func gate(f flags) (int, error) {
 		return wait(signals, failed)
 	}
 	return command.Run(context.Background(), m, command.Options{
-		Namespace: f.namespace, Command: f.command, StopAhead: f.stopAhead, Signals: signals, Clock: o.Clock, Logger: log,
+		Namespace: f.namespace, Command: f.command, StopAhead: f.stopAhead, Signals: signals, Logger: log,
 	})
 }
 

@@ -87,8 +87,8 @@ func newTestGate(t *testing.T, stopAhead time.Duration) *testGate {
 		t: t, Terms: fed.New(clock, time.Second), clock: clock, paused: &pausing{Bubble: clock},
 		signals: make(chan os.Signal), ended: make(chan struct{}),
 	}
-	o := Options{Namespace: ns, StopAhead: stopAhead, Signals: g.signals, Clock: g.paused, Logger: logr.Discard()}
-	g.runner = &runner{Options: o, leader: g.Terms, start: func(until instant, _ int64) (group, error) {
+	o := Options{Namespace: ns, StopAhead: stopAhead, Signals: g.signals, Logger: logr.Discard()}
+	g.runner = &runner{Options: o, clock: g.paused, leader: g.Terms, start: func(until instant, _ int64) (group, error) {
 		if g.starts != nil {
 			if err := g.starts(); err != nil {
 				return nil, err

@@ -65,7 +65,7 @@ func beGate(program []string) int {
 		panic(err)
 	}
 	code, err := Run(context.Background(), terms, Options{
-		Namespace: ns, Command: program, StopAhead: realStopAhead, Signals: signals, Clock: system,
+		Namespace: ns, Command: program, StopAhead: realStopAhead, Signals: signals,
 		Logger: funcr.New(func(_, args string) { fmt.Fprintln(os.Stderr, args) }, funcr.Options{LogTimestamp: true}),
 	})
 	if err != nil {

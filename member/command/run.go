@@ -13,6 +13,7 @@ import (
 	utilclock "k8s.io/utils/clock"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -46,8 +47,6 @@ type Options struct {
 	StopAhead time.Duration
 	// Signals are passed on to the program.
 	Signals <-chan os.Signal
-	// Clock judges the deadline.
-	Clock lease.Clock
 	// Logger receives each start and end of the program.
 	Logger logr.Logger
 }
@@ -89,12 +88,20 @@ var (
 // Run runs the program whenever this cluster leads. It returns the exit code for the gate. This is the program's own if
 // the program has ended by itself or by a signal to the gate. Otherwise it is one of the gate's codes, with an error.
 // No process of the group is left then.
+//
+// Run starts this program again as the watchdog, so main begins with:
+//
+//	if len(os.Args) == 2 && os.Args[1] == command.Watchdog {
+//		command.RunWatchdog()
+//	}
+//
+// Run is called once in a process, because it waits for all children.
 func Run(ctx context.Context, l Leader, o Options) (code int, err error) {
 	groups, err := newGroups(o.Command)
 	if err != nil {
 		return startCode(err), err
 	}
-	return (&runner{Options: o, leader: l, start: groups}).run(ctx)
+	return (&runner{Options: o, clock: &clock.System{}, leader: l, start: groups}).run(ctx)
 }
 
 // startCode is the exit code for a program that cannot be started.
@@ -110,6 +117,7 @@ func startCode(err error) int {
 
 type runner struct {
 	Options
+	clock  lease.Clock // judges the deadline, as the watchdog's does
 	leader Leader
 	start  func(until instant, epoch int64) (group, error)
 
@@ -187,7 +195,7 @@ func (r *runner) await(ctx context.Context, term member.Term) bool {
 
 // see reads the clock before the term: a pause in between makes less remain.
 func (r *runner) see(ctx context.Context, term member.Term) situation {
-	s := situation{now: r.Clock.Now()}
+	s := situation{now: r.clock.Now()}
 	s.remaining = term.Remaining()
 	s.over = ctx.Err() != nil || s.remaining == 0
 	state := r.leader.State(r.Namespace)
@@ -225,7 +233,7 @@ func (r *runner) once(ctx context.Context, term member.Term) error {
 			return r.unlessKilled(errUnguarded, limit, term)
 		case <-done:
 			done = nil // seen
-		case <-utilclock.RealClock{}.After(min(look, max(soonest, now.until.in(r.Clock.Now())))):
+		case <-utilclock.RealClock{}.After(min(look, max(soonest, now.until.in(r.clock.Now())))):
 		}
 		switch now.next(r.see(ctx, term)) {
 		case syscall.SIGKILL:
@@ -246,7 +254,7 @@ func (r *runner) once(ctx context.Context, term member.Term) error {
 // unlessKilled returns nil if the watchdog has killed the group at its limit, and err otherwise. The watchdog
 // kills itself too. So after that no program can join its group, and it reads no renewal.
 func (r *runner) unlessKilled(err error, limit instant, term member.Term) error {
-	if term.Holds() && !limit.come(r.Clock.Now()) {
+	if term.Holds() && !limit.come(r.clock.Now()) {
 		return err
 	}
 	r.Logger.Info("The program's time is up", "namespace", r.Namespace, "epoch", term.Epoch(), "err", err.Error())
