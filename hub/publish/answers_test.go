@@ -13,15 +13,15 @@ import (
 func TestAnswers(t *testing.T) {
 	play(t, `
 renewals forbidden for the patience: held against the leader
-	leads; at 5; update east 20 renewTime 5s promise 20s; forbidden; at 9.9; update east 20 renewTime 5s;
-	forbidden; problem Unreachable; at 10; update east 20 renewTime 5s; forbidden; problem Forbidden
+	leads; at 5; update east 20 renewTime 5s promise 20s; forbidden; at 9.9; update east 20 renewTime 5s promise 20s;
+	forbidden; problem Unreachable; at 10; update east 20 renewTime 5s promise 20s; forbidden; problem Forbidden
 the first write of a term forbidden for the patience: held against the leader
 	assign lead east 20 first; read; ok; create east 20 renewTime 0s promise 15s; forbidden; at 9.9;
 	create east 20 renewTime 0s; forbidden; problem Unreachable; at 10; create east 20 renewTime 0s; forbidden;
 	problem Forbidden
 renewals forbidden for a moment, as when an API server starts: no problem of the leader
-	leads; at 5; update east 20 renewTime 5s promise 20s; forbidden; at 6; update east 20 renewTime 5s;
-	forbidden; problem Unreachable; at 7; update east 20 renewTime 5s; ok; at 12;
+	leads; at 5; update east 20 renewTime 5s promise 20s; forbidden; at 6; update east 20 renewTime 5s promise 20s;
+	forbidden; problem Unreachable; at 7; update east 20 renewTime 5s promise 20s; ok; at 12;
 	update east 20 renewTime 12s promise 27s; forbidden; problem Unreachable
 unanswered, but done: read
 	leads; at 5; update east 20 renewTime 5s promise 20s; unanswered but done; at 8; read; ok; wait 2s; status InPlace
@@ -72,7 +72,7 @@ func TestWriteWithAnUnknownOutcomeIsRead(t *testing.T) {
 			if test.open {
 				s.play("read")
 			} else {
-				s.play("update east 20 renewTime 5s")
+				s.play("update east 20 renewTime 5s promise 20s")
 			}
 		})
 	}

@@ -223,7 +223,10 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 			return step{after: min(wait, l.timings.Renew)}
 		}
 		if l.renewalFailed(now) {
-			return l.write(l.sent) // until it is stored, nothing more is promised
+			// Until it is stored, nothing more is promised. It counts with the present ε and stop time.
+			s := l.write(l.sent)
+			s.reading.Wall, s.promised = l.sent.RenewTime, l.sent.Duration
+			return s
 		}
 	case l.known.promisesMore(now, l.timings.Skew, l.sent):
 		return l.undoExtension(now)

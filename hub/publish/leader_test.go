@@ -145,14 +145,15 @@ func TestRenewalThatFailsIsSentAgainAsItWas(t *testing.T) {
 	const fails = "\tleads; at 5; update east 20 renewTime 5s promise 20s; unanswered; at 14; read; ok;"
 	play(t, `
 writes fail and reads are answered: lost at the deadline of the first renewal that failed
-`+fails+` update east 20 renewTime 5s; unanswered;
+`+fails+` update east 20 renewTime 5s promise 20s; unanswered;
 	at 19; read; ok; update east 20 renewTime 5s; unanswered; at 20; read; ok; update east 20 renewTime 0s; unanswered;
 	read; ok; wait 2s; status Lost Failing=Unreachable
 it succeeds within the term: renewed at once, without a gap
-`+fails+` update east 20 renewTime 5s; ok; update east 20 renewTime 14s promise 29s; ok; wait 1s; status InPlace
+`+fails+` update east 20 renewTime 5s promise 20s; ok;
+	update east 20 renewTime 14s promise 29s; ok; wait 1s; status InPlace
 the one after it fails too: that one is sent again
-`+fails+` update east 20 renewTime 5s; ok; update east 20 renewTime 14s promise 29s; forbidden;
-	at 16; update east 20 renewTime 14s; ok; update east 20 renewTime 16s promise 31s
+`+fails+` update east 20 renewTime 5s promise 20s; ok; update east 20 renewTime 14s promise 29s; forbidden;
+	at 16; update east 20 renewTime 14s promise 29s; ok; update east 20 renewTime 16s promise 31s
 it arrived late: the next one is due
 	leads; at 5; update east 20 renewTime 5s promise 20s; unanswered but done; at 12; read; ok;
 	update east 20 renewTime 12s promise 27s

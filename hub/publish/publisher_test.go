@@ -241,6 +241,24 @@ the member has never answered
 	}
 }
 
+// Rule 5: each Lease counts with the ε and the stop time that it was sent under.
+func TestRenewalThatIsSentAgainCountsAsItIsSent(t *testing.T) {
+	inBubble(t, func(w *publisherTest) {
+		for _, step := range []string{"lead a", "work a", "after 6s", "link refuses update", "work a", "remember a"} {
+			w.play(step)
+		}
+		timings := ackTimings
+		timings.Stop = 30 * second
+		w.assignLead("a", 20, timings)
+		w.nextStep(keyOf("a"))
+		want := w.promise
+		want.Skew, want.Stop = timings.Skew, timings.Stop
+		if got := w.promised("a"); got != want || want.Until.Sub(w.began) != 21*second {
+			t.Errorf("promised %+v, want %+v", got, want)
+		}
+	})
+}
+
 // A silent member gets one request at a time. When it answers again, all Leases are renewed at once.
 func TestSilentMember(t *testing.T) {
 	const leads = "start; lead-many 60; after 20s; "
