@@ -41,7 +41,8 @@
 //     remaining records, so that it never again takes them for its own, stops all renewals, and takes its
 //     mark off every Lease. The terms stay as they are (publish.Relinquish). A replica that is elected
 //     in the meantime continues with that. If the move is given up, so that no Cluster is annotated any more, the
-//     source takes its Leases and records back as a target does (publish.Resume).
+//     source takes its Leases and records back as a target does (publish.Resume). A Cluster that was deleted on
+//     the way counts as moving for ten minutes.
 //   - The target knows a record of another hub by the mark on it. It grants nothing and deposes nobody there
 //     (election, moved.go). It waits, with the reason OtherHub, as long as a Lease carries the other hub's
 //     mark. A live Lease without a mark is the present term: the record follows it, and the next renewal puts

@@ -33,7 +33,8 @@ const (
 	// notYet is the delay before a retry while the tenure does not hold, and rightAway before the next decision after a
 	// change.
 	notYet, rightAway = time.Second, time.Millisecond
-	// retryFirst and retrySlowest bound the pause before a request that failed is tried again, a status after the latter.
+	// retryFirst and retrySlowest bound the pause before a request that failed is tried again. A status is written again
+	// after retrySlowest.
 	retryFirst, retrySlowest = 5 * time.Millisecond, 5 * time.Second
 )
 

@@ -55,6 +55,9 @@ func (v *Snapshot) assignment(p Plan, m *Member, duration time.Duration, first b
 	if !p.Gone && (m.TakesPart || m.Name == p.Record.Leader) {
 		a = election.Assign(p.Record, v.Key.Namespace, m.Name, duration, first)
 	}
+	if v.Moved && p.Record.State == election.Leading && m.Name != p.Record.Leader && !v.LeasesAreOurs(p.Record) {
+		a.Role = assign.Hold // of two hubs of a move, the one that gets the leader's Lease takes the others
+	}
 	terminates := m.Namespace == nil || m.Namespace.Status.Phase == corev1.NamespaceTerminating
 	if m.IsRead && terminates && a.Role != assign.Absent {
 		a.Role = assign.Hold // nothing can be written there, and its Lease is deleted with the namespace

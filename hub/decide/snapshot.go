@@ -69,11 +69,11 @@ func (v *Snapshot) Complete(f Fleet) {
 		s.Highest = 0 // written by a clock that was ahead, and accepted by no reader
 	}
 	s.LeaderUnread = s.Record.Leader != ""
+	if i := slices.IndexFunc(v.Members, func(m Member) bool { return m.Name == s.Record.Leader }); i >= 0 {
+		s.Behind, s.LeaderUnread = v.Members[i].ClockVerdict.Behind(), !v.Members[i].IsRead
+	}
 	for i := range v.Members {
 		m := &v.Members[i]
-		if m.Name == s.Record.Leader {
-			s.Behind, s.LeaderUnread = m.ClockVerdict.Behind(), !m.IsRead
-		}
 		if m.Publisher != nil {
 			v.addInitial(m, f.Now.Wall)
 			v.addStatus(m)
@@ -124,7 +124,8 @@ func (v *Snapshot) addInitial(m *Member, now time.Time) {
 			continue
 		}
 		s.Highest = max(s.Highest, cp.Epoch)
-		if cp.Epoch >= s.Record.Epoch { // a restored record, policy and seal may have smaller bounds
+		// A restored record, policy and seal may have smaller bounds. Of its own term, the leader's Lease counts.
+		if cp.Epoch > s.Record.Epoch || cp.Epoch == s.Record.Epoch && (s.LeaderUnread || cp.LeadsHere()) {
 			s.LargestDuration, s.LargestSkew = max(s.LargestDuration, cp.Duration), max(s.LargestSkew, cp.Skew)
 		}
 		if !v.Moved {

@@ -57,13 +57,14 @@
 //     Lease shows. Where that Lease was deleted or is implausible, or where a record or a Lease of theirs is later,
 //     they can have written until h after the start of the new tenure, which decides nothing before then. So two
 //     tenures never decide at once. The clock of the earlier one may be behind by ε, unless it ended in order. The
-//     record's D, ε and stop time are added to that,
-//     and no less than the seal has for its policy, or sealed Leases of its term: a record can come from a backup.
-//     For a lost record the seal has the values for every policy that may have owned it. The values fall once what was
-//     promised under them has passed. Where the leader's cluster was not read, or a newer term was seen, D counts from
-//     the start, too: the election's Lease can come from a backup. Nothing that a member shows shortens the wait. A
-//     record without a D is a lost one. Sealed Leases found at the start raise an older record. A live sealed Lease
-//     names the leader. A newer one that has expired names the leader that is replaced, which may get the next term.
+//     record's D, ε and stop time are added to that, and no less than the seal has for its policy, or sealed Leases of
+//     its term: a record can come from a backup. For a lost record the seal has the values for every policy that may
+//     have owned it. The values fall once what was promised under them has passed. The election's Lease can come from
+//     a backup, too. So D, ε and stop time count from the start where a newer term was seen, or the leader's cluster
+//     was not read. What drained before counts as it did if the election's Lease is no older than a minute. Nothing
+//     that a member shows shortens the wait. A record without a D is a lost one. Sealed Leases found at the start
+//     raise an older record. A live sealed Lease names the leader. A newer one that has expired names the leader that
+//     is replaced, which may get the next term.
 //  7. API servers refuse edits of a record's spec by others, and any epoch that is lower. A record that was deleted, or
 //     created again from a backup, is restored as this tenure knows it. The epoch is one above the highest in the
 //     record and in sealed Leases. It is also at least the number of seconds since 2025. A record outlives its policy,

@@ -66,14 +66,19 @@ func inheritedExpiry(s State, p bounds) expiry {
 	skew := max(p.skew, s.Record.Skew, s.LargestSkew)
 	stop := max(s.Record.Stop, s.LargestStop)
 	b := expiry{wall: s.Tenure.Inherited.Add(d + skew + stop), extra: max(d+skew, time.Second)}
-	if s.Record.Reason == reason.OtherHub {
+	if s.Record.Reason == reason.OtherHub || s.stale() || s.LeaderUnread && !s.drainedBefore() {
 		b.wall = latest(b.wall, s.Tenure.Started.Wall.Add(d+skew+stop))
-	}
-	if s.stale() || s.LeaderUnread && (s.Record.State == Leading || !s.Record.Since.Before(s.Tenure.Started.Wall)) {
-		b.wall = latest(b.wall, s.Tenure.Started.Wall.Add(d)) // the election's Lease may come from a backup, too
 	}
 	b.boot = s.Tenure.Started.Boot + b.wall.Sub(s.Tenure.Started.Wall)
 	return b
+}
+
+// drainedBefore reports whether the term ended under the tenure before: the leader is renewed no more. If the election's
+// Lease is older than a minute, it and the record may come from a backup, and the term may have been resumed since.
+func (s State) drainedBefore() bool {
+	started := s.Tenure.Started.Wall
+	return s.Record.State != Leading && s.Record.Since.Before(started) &&
+		started.Sub(s.Tenure.Inherited) <= time.Minute
 }
 
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }

@@ -50,13 +50,13 @@ func TestPromisesEndAt(t *testing.T) {
 			state: silent(2, func(s *election.State) { s.LargestSkew = 4 * second })},
 		"inherited, the seal has a stop time": {seconds: 35,
 			state: silent(2, func(s *election.State) { s.LargestStop = 17 * second })},
-		"inherited, and sent since, but shorter":    {seconds: 18, state: inherits(2)},
-		"the leader was not read: D from the start": {seconds: 15, state: silent(-500, unread)},
-		"the leader was not read, the seal has a longer D": {seconds: 60,
+		"inherited, and sent since, but shorter":        {seconds: 18, state: inherits(2)},
+		"the leader was not read: D + ε from the start": {seconds: 16, state: silent(-500, unread)},
+		"the leader was not read, the seal has a longer D": {seconds: 61,
 			state: silent(-500, unread, largest(60*second))},
-		"a newer term was seen, which ran before the start: D from there": {seconds: 15,
+		"a newer term was seen, which ran before the start: D + ε from there": {seconds: 16,
 			state: silent(-500, seen(30), largest(15*second), recorded(since(-100)))},
-		"retired since the start, the leader was not read": {seconds: 30, noPolicy: true,
+		"retired since the start, the leader was not read": {seconds: 60, noPolicy: true,
 			state: retired(recorded(since(0), raisedTo(9), lasting(30*second)), during(afterOutage()), having(nothing()),
 				unread)},
 		"vacant, another hub led: from the start": {seconds: 16,
@@ -95,12 +95,17 @@ func TestPromisesEndAt(t *testing.T) {
 	}
 }
 
-// Rule 6: what drained before the tenure started is renewed no more, whether the leader's cluster was read or not.
+// Rule 6: what drained before the tenure started is renewed no more, whether the leader's cluster was read or not. But a
+// backup does not show that it was resumed since.
 func TestEarlierDrainIsInheritedAsItWas(t *testing.T) {
-	s := draining(reason.Gone, unread, recorded(since(-100)), during(afterOutage()), having(nothing()))
+	drained := func(inherited float64) election.State {
+		return draining(reason.Gone, unread, recorded(since(-100)), during(inheriting(inherited)), having(nothing()))
+	}
 	decide(t, map[string]decision{
-		"all that was promised has passed": {now: at(1), state: s, among: "west 50 prepared",
+		"all that was promised has passed": {now: at(1), state: drained(-60), among: "west 50 prepared",
 			want: "Leading west 21 HandedOver persist"},
+		"the election's Lease may come from a backup": {now: at(1), state: drained(-61), among: "west 50 prepared",
+			want: "Draining east 20 Gone next west waiting WaitingForExpiry after 14s"},
 	})
 }
 

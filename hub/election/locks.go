@@ -60,10 +60,10 @@ func (r *Record) noteUnfenced(cs []Candidate) {
 }
 
 // stillUnfenced returns the former leader whose fence was missing when it was replaced. It returns "" once that
-// fence is in force, or if that cluster leads again. Of a cluster that is no candidate any more, no fence is known.
+// fence is in force, or if that cluster leads again. It returns "" for a cluster that is no candidate any more, too.
 func stillUnfenced(r Record, leader string, cs []Candidate) string {
 	former, known := named(cs, r.UnfencedLeader)
-	if r.UnfencedLeader == leader || known && former.Unfenced == FenceInForce {
+	if !known || former.Name == leader || former.Unfenced == FenceInForce {
 		return ""
 	}
 	return r.UnfencedLeader

@@ -89,8 +89,8 @@ func TestRecordNamesUnfencedLeader(t *testing.T) {
 		"missing while the leader is replaced": {{0, "Unreachable", ""}, {5, "Unreachable unfenced", "east"},
 			{20, "Unreachable unfenced", "east"}},
 		"missing at the grant": {{0, "Unreachable", ""}, {20, "Unreachable unfenced", "east"}},
-		"missing, and the cluster is no candidate any more": {{0, "NotSelected unfenced", "east"},
-			{20, "NotSelected unfenced", "east"}, {21, "", "east"}, {22, "NotSelected", ""}},
+		"missing while a cluster that the policy left is replaced": {{0, "NotSelected unfenced", "east"},
+			{20, "NotSelected unfenced", "east"}, {21, "", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			state := leading()

@@ -31,12 +31,17 @@ func Next(now lease.Reading, p *Policy, s State, candidates []Candidate) Decisio
 		s.Record.rebalance(now.Wall, p.RebalanceAt, cs)
 	}
 	d := decide(now, p, s, cs)
-	d.Unanswered = p != nil && timeToAnswer(now, *p, s) > 0
 	switch {
 	case d.StopRenewing, d.Gone:
 		d.Record.OpenLocks = open
 	case !slices.Equal(d.Record.OpenLocks, open), !d.Record.Rebalanced.Equal(rebalanced):
 		d.Persist = true
+	}
+	if p != nil {
+		rest := timeToAnswer(now, *p, s)
+		if d.Unanswered = rest > 0; s.LeaderUnread && !d.StopRenewing && !d.Persist {
+			d.After = Soonest(d.After, rest) // resource sets wait for it
+		}
 	}
 	return d
 }

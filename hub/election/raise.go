@@ -39,7 +39,7 @@ func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) 
 	if !live {
 		raised.State, raised.Reason = Draining, reason.LeaseLost
 		s.Record = raised
-		raised.Next = successor(now, p, s, cs)
+		raised.Next, raised.NotBefore = successor(now, p, s, cs), promiseExpiry(s, p.bounds()).wall
 	}
 	return raised, true
 }

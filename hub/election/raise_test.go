@@ -64,7 +64,7 @@ func TestEndedTermOfLeaseNamesTheLeader(t *testing.T) {
 		"its cluster may not lead": {now: at(1), state: restored(leading()), among: "east 100, west 50 NamespaceMissing",
 			want: ends + "east persist"},
 		"a Lease shows a newer term of another": {now: at(1), state: restored(leading(), seen(40)), among: both,
-			want: "Draining east 20 LeaseLost next east after 14s persist"},
+			want: "Draining east 20 LeaseLost next east after 15s persist"},
 		"by the record nobody led": {now: at(20), state: restored(vacant()), among: both,
 			want: "Leading east 31 Elected next west persist"},
 	})

@@ -200,7 +200,8 @@ type State struct {
 	// RefusedSince holds, by lock, the boot reading since when every cluster rejects the lock or cannot be reached.
 	// A lock that a cluster may still admit is not in it.
 	RefusedSince map[string]time.Duration
-	// LeaderUnread: this tenure has not read the leader's cluster, which alone shows when the term was renewed last.
+	// LeaderUnread: this tenure has not read the leader's cluster yet, or cannot read it now. That cluster alone shows
+	// when the term was renewed last.
 	LeaderUnread bool
 	// Behind is how far the leader's clocks may be behind the hub's, if they were measured to be behind by more
 	// than ε. Its readers may go on for that long after their deadline.

@@ -70,8 +70,8 @@ type Member struct {
 	// while the last good kubeconfig works, which Connected and Health show. NeverReached, Unreachable and
 	// Forbidden say why there is no connection yet, or how the last probe failed.
 	Problem Problem
-	// Unreachable: the last probe got no answer. A Problem of that reason may be about a newer kubeconfig, or about the
-	// hub's role there.
+	// Unreachable: the last read or write got no answer. A Problem of that reason may be about a newer kubeconfig, or
+	// about the hub's role there.
 	Unreachable bool
 
 	// Deleting: the Cluster has a deletion timestamp.

@@ -6,7 +6,8 @@
 // each kind in a member shows what sets have there, and what others have changed or deleted (inventory.go).
 //
 // Nothing is decided by what this package does. A cluster that cannot be reached keeps its form. After a start of the
-// hub all clusters keep theirs, until the leader's cluster was read or its time to answer has passed.
+// hub all clusters keep theirs, until the leader's cluster was read or its time to answer has passed, and the record
+// is no older than the Leases that were read.
 //
 // The hub finds its objects by a label with the identity of the set, as an ApplySet has it (KEP-3659), and of the
 // object: a label that was copied marks nothing. The kinds that a set may have anywhere are an annotation of the set,

@@ -225,7 +225,7 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 		if l.renewalFailed(now) {
 			// Until it is stored, nothing more is promised. It counts with the present ε and stop time.
 			s := l.write(l.sent)
-			s.reading.Wall, s.promised = l.sent.RenewTime, l.sent.Duration
+			s.reading, s.promised = lease.Reading{Wall: l.sent.RenewTime, Boot: l.sentBoot}, l.sent.Duration
 			return s
 		}
 	case l.known.promisesMore(now, l.timings.Skew, l.sent):
@@ -243,7 +243,7 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 	s := l.write(term)
 	if s.writes() {
 		s.reading, s.promised = now, term.Duration
-		l.sent = term
+		l.sent, l.sentBoot = term, now.Boot
 	}
 	return s
 }

@@ -68,7 +68,8 @@ type leaseSyncer struct {
 	known   known
 	ownUID  types.UID // the UID of the last Lease that was certainly ours: an edit of that Lease is repaired
 
-	sent lease.Term // this tenure's last promise for the term in want
+	sent     lease.Term    // this tenure's last promise for the term in want
+	sentBoot time.Duration // the boot reading at that promise
 
 	observations       int           // how often the watch showed a change
 	conflicts          int           // in a row

@@ -241,10 +241,13 @@ the member has never answered
 	}
 }
 
-// Rule 5: each Lease counts with the ε and the stop time that it was sent under.
+// Rule 5: each Lease counts with the ε and the stop time that it was sent under. By both clocks, a renewal that is sent
+// again promises no more than before.
 func TestRenewalThatIsSentAgainCountsAsItIsSent(t *testing.T) {
 	inBubble(t, func(w *publisherTest) {
-		for _, step := range []string{"lead a", "work a", "after 6s", "link refuses update", "work a", "remember a"} {
+		for _, step := range []string{
+			"lead a", "work a", "after 6s", "link refuses update", "work a", "remember a", "after 2s",
+		} {
 			w.play(step)
 		}
 		timings := ackTimings

@@ -7,8 +7,8 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// instants is how many instants in r have renewals. Renewals of one instant share wake-ups of the hub, of its
-// connections and of its watches, which cost more than the rest of a renewal.
+// instants is how many instants in r have renewals, at least: they are no more than answeredWithin / 2 apart. Renewals
+// of one instant share wake-ups of the hub, of its connections and of its watches.
 const instants = 100
 
 // due returns when to renew a live Lease of a namespace: at most r after its renewTime. Due times are r apart, and the
@@ -18,7 +18,8 @@ func due(namespace string, r time.Duration, renewTime time.Time) time.Time {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(namespace))
 	every := max(1, r.Microseconds()) // no finer than a renewTime is stored
-	shift := int64(h.Sum64()%instants) * every / instants
+	n := max(instants, every/(answeredWithin/2).Microseconds())
+	shift := int64(h.Sum64()%uint64(n)) * every / n
 	latest := renewTime.UnixMicro() + every
 	return time.UnixMicro(latest - (latest+shift)%every)
 }

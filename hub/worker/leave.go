@@ -42,6 +42,7 @@ func (w *Worker) leave(ctx context.Context) {
 		w.relinquish(ctx)
 		return
 	}
+	p.Resume()
 	ours, others := p.Remaining()
 	if ours {
 		return
