@@ -96,22 +96,25 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 	if o.Namespace == "" {
 		return nil, errors.New("hub: Namespace is empty: name the namespace that the hub runs in")
 	}
-	id, err := awaitHubID(ctx, cfg, o)
-	if err != nil {
-		return nil, err
-	}
 	identity, err := newIdentity()
 	if err != nil {
 		return nil, err
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = userAgent + identity
-	clocks := &clock.System{}
-	t := tenure.New(clocks, electionDuration)
 	lock, err := electionLock(cfg, o.Namespace, identity)
 	if err != nil {
 		return nil, err
 	}
+	if cfg, err = pinged(cfg); err != nil {
+		return nil, err
+	}
+	id, err := awaitHubID(ctx, cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	clocks := &clock.System{}
+	t := tenure.New(clocks, electionDuration)
 	api, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
@@ -239,20 +242,35 @@ func newIdentity() (string, error) {
 	return host + "_" + string(uuid.NewUUID()), nil
 }
 
-// electionPings detects a dead connection early enough to send a renewal again before renewDeadline. client-go's own
-// pings take 45 s.
-var electionPings = pings.Timing{After: time.Second, Timeout: time.Second}
+// hubPings detect a dead connection early enough to renew the election before renewDeadline, and to decide before
+// terms end. client-go's own pings take 45 s.
+var hubPings = pings.Timing{After: time.Second, Timeout: time.Second}
 
-// electionLock is the Lease of the hub's election.
+// pinged returns a configuration with connections of its own, which are pinged and carry the credentials of cfg.
+func pinged(cfg *rest.Config) (*rest.Config, error) {
+	host, _, err := rest.DefaultServerUrlFor(cfg) // it depends on the TLS settings, if Host has no scheme
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	connections, err := pings.New(cfg, hubPings)
+	if err != nil {
+		return nil, fmt.Errorf("hub: connections: %w", err)
+	}
+	cfg = rest.AnonymousClientConfig(cfg)
+	cfg.Host, cfg.TLSClientConfig, cfg.Transport = host.String(), rest.TLSClientConfig{}, connections
+	return cfg, nil
+}
+
+// electionLock is the Lease of the hub's election. No other request delays its own on their connection.
 func electionLock(cfg *rest.Config, namespace, identity string) (resourcelock.Interface, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = renewDeadline / 2
 	cfg.UserAgent += "/leader-election"
-	connections, err := pings.New(cfg, electionPings)
+	cfg, err := pinged(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("hub: connections for the election: %w", err)
+		return nil, err
 	}
-	cs, err := kubernetes.NewForConfigAndClient(cfg, &http.Client{Transport: connections, Timeout: cfg.Timeout})
+	cs, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
