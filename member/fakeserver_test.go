@@ -47,6 +47,7 @@ const (
 	works      behavior = iota
 	hangs               // accepts requests and never answers
 	clings              // never answers, and ends a request a second after its context
+	lingers             // answers lists a second after their context
 	broken              // refuses connections
 	refuses             // 403 to everything
 	listsOnly           // 403 to watches
@@ -201,6 +202,10 @@ func (s *fakeServer) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, errBroken
 	case b == refuses, b == listsOnly && verb == "watch":
 		return forbids(), nil
+	case b == lingers && verb == "list":
+		<-ctx.Done()
+		pass(time.Second)
+		return s.list(namespaceIn(req.URL.Path)), nil
 	case verb == "list":
 		if query.Get("resourceVersion") != "" {
 			panic("a list must be as new as etcd")

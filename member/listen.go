@@ -142,8 +142,10 @@ func (n *notifier) returned(v *view) {
 	}
 }
 
-// wait returns when no call to a listener is running. The caller holds terms.mu.
+// wait returns when no call to a listener is running.
 func (n *notifier) wait() {
+	n.terms.mu.Lock()
+	defer n.terms.mu.Unlock()
 	for n.calls > 0 {
 		n.idle.Wait()
 	}

@@ -120,6 +120,7 @@ func (m *Member) Start(ctx context.Context) error {
 	<-ctx.Done()
 	m.terms.stop()
 	all.Wait()
+	m.terms.notifier.wait() // also for calls about a Lease that came after stop
 	if m.registrar != nil {
 		m.registrar.leave(ctx)
 	}

@@ -311,7 +311,7 @@ func (t *terms) arm(now lease.Reading, p lease.Permit) {
 	}
 }
 
-// stop ends all terms for good, and returns when every call to a listener has returned.
+// stop ends all terms for good.
 func (t *terms) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -319,7 +319,6 @@ func (t *terms) stop() {
 	for n, tm := range t.led {
 		t.end(n, tm, "the reader has stopped")
 	}
-	t.notifier.wait()
 }
 
 // over reports whether all terms have ended for good.
