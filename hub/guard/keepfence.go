@@ -31,7 +31,7 @@ const selectorAnnotation = "leasecast.dev/selector"
 type fenceState struct {
 	checked, settled bool
 	err              error    // why the member does not have the fence
-	unchecked        []string // the namespaces of the first check in which no probe has had an answer yet
+	unchecked        []string // namespaces where no probe has had an answer since the fence is checked
 	// since maps each namespace in which the fence is in force to the boot reading of the first probe that showed it.
 	since map[string]time.Duration
 
@@ -129,11 +129,10 @@ func (k *Keeper) noteFence(f Fence, s *fenceState, r fenceResult, err error) {
 		for _, ns := range r.inForce {
 			since[ns] = cmp.Or(s.since[ns], k.Now())
 		}
-		if !s.checked {
-			s.checked, s.unchecked = true, r.unchecked
-		}
-		s.unchecked = slices.DeleteFunc(s.unchecked, func(ns string) bool { return !slices.Contains(r.unchecked, ns) })
-		s.settled, s.err, s.since = r.settled, err, since
+		s.unchecked = slices.DeleteFunc(r.unchecked, func(ns string) bool { // where one was checked, the last result stays
+			return s.checked && !slices.Contains(s.unchecked, ns)
+		})
+		s.checked, s.settled, s.err, s.since = true, r.settled, err, since
 	}
 	after := s.summary()
 	k.mu.Unlock()
