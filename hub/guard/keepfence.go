@@ -122,7 +122,7 @@ func (k *Keeper) noteFence(f Fence, s *fenceState, r fenceResult, err error) {
 	k.mu.Lock()
 	before := s.summary()
 	if r.is >= replaced {
-		s.since, s.settled = nil, false
+		s.since = nil
 	}
 	if err == nil || rejects(err) {
 		since := map[string]time.Duration{}
