@@ -5,7 +5,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -14,8 +13,6 @@ type Desired struct {
 	Fences []Fence
 	// Spaces holds each fence's active namespaces. The value is true where the namespace has the Lease.
 	Spaces []map[string]bool
-	// Labels holds the labels of all namespaces, also of inactive ones.
-	Labels map[string]labels.Set
 	// Denied holds, by name, the fences that an administrator of the member has not allowed. They are removed, or
 	// not installed.
 	Denied map[string]error
@@ -31,7 +28,7 @@ func NewDesired(
 ) Desired {
 	d := Desired{
 		Fences: fences, Invalid: invalid, Spaces: make([]map[string]bool, len(fences)),
-		Labels: map[string]labels.Set{}, Denied: map[string]error{}, Leases: map[types.NamespacedName]bool{},
+		Denied: map[string]error{}, Leases: map[types.NamespacedName]bool{},
 	}
 	for i := range leases {
 		d.Leases[types.NamespacedName{Namespace: leases[i].Namespace, Name: leases[i].Name}] = true
@@ -43,7 +40,6 @@ func NewDesired(
 		}
 		for j := range namespaces {
 			ns := &namespaces[j]
-			d.Labels[ns.Name] = ns.Labels
 			active := ns.DeletionTimestamp.IsZero() && ns.Status.Phase != corev1.NamespaceTerminating
 			if active && f.Selects(ns.Name, ns.Labels) {
 				d.Spaces[i][ns.Name] = d.Leases[types.NamespacedName{Namespace: ns.Name, Name: f.LeaseName()}]

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -159,7 +158,7 @@ func newFence(
 	f.gate.provokedToo = denial(f.Name(), "failed to configure binding: no params found")
 	if lock != nil {
 		param.Namespace = f.names[0]
-		f.gate.bindTo(whereAllowed(lock.Namespace, f.names[0]))
+		f.gate.Binding.Spec.MatchResources.NamespaceSelector = whereAllowed(lock.Namespace, f.names[0])
 		if lock.Namespace != f.names[0] {
 			f.elsewhere = []string{lock.Namespace}
 		}
@@ -247,7 +246,7 @@ func (f Fence) gateIn(namespaces []string) Policy {
 	p := f.gate
 	p.Binding = p.Binding.DeepCopy()
 	p.Binding.Annotations[boundAnnotation] = strings.Join(namespaces, ",")
-	p.bindTo(in(namespaces...))
+	p.Binding.Spec.MatchResources.NamespaceSelector = in(namespaces...)
 	return p
 }
 
@@ -260,15 +259,7 @@ func wallBut(wall Policy, lost, gated []string) Policy {
 		s.MatchExpressions = append(s.MatchExpressions, notIn(lost))
 	}
 	s.MatchExpressions = append(s.MatchExpressions, notIn(slices.Concat(neverManaged, gated)))
-	wall.bindTo(s)
 	return wall
-}
-
-// bindTo has the binding of a fence select these namespaces.
-func (p Policy) bindTo(s *metav1.LabelSelector) {
-	raw, _ := json.Marshal(s) // a selector always marshals
-	p.Binding.Annotations[selectorAnnotation] = string(raw)
-	p.Binding.Spec.MatchResources.NamespaceSelector = s
 }
 
 // writesSpec rejects writes by accounts, or writes to objects. Its first match condition selects them.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -85,9 +84,9 @@ func (k *Keeper) Forget() {
 	k.store.forget()
 }
 
-// Keep is one turn. It installs the guard first. It removes fences that are not desired last, each once the desired
-// ones are in force where it is, so that no write is accepted in between. The fences of invalid policies stay. If the
-// member rejects a fence, earlier fences of its policy stay. Silence keeps the status.
+// Keep is one turn. It installs the guard first. It removes fences that are not desired last, once all desired ones
+// are in force, so that no write is accepted in between. The fences of invalid policies stay. If the member rejects
+// a fence, earlier fences of its policy stay. Silence keeps the status.
 func (k *Keeper) Keep(ctx context.Context, d Desired) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout())
 	defer cancel()
@@ -131,7 +130,7 @@ func (k *Keeper) Remove(ctx context.Context, andGuard bool) error {
 	if k.unlisted != nil && !errors.Is(k.unlisted, ErrForbidden) {
 		return k.unlisted
 	}
-	if err := k.removeFences(ctx, nil, nil, nil); err != nil || !andGuard {
+	if err := k.removeFences(ctx, nil, nil); err != nil || !andGuard {
 		return err
 	}
 	for _, p := range Policies() {
@@ -211,12 +210,12 @@ func (k *Keeper) keepFences(ctx context.Context, d Desired, failed error, due bo
 		_, failed = k.store.ensurePolicy(ctx, k.anchor)
 	}
 	open := d.open(k.Unfenced)
-	errs := make([]error, len(d.Fences))
+	errs, settled := make([]error, len(d.Fences)), make([]bool, len(d.Fences))
 	var group errgroup.Group // its functions return no errors
 	group.SetLimit(fencesAtOnce)
 	for i, f := range d.Fences {
 		group.Go(func() error {
-			errs[i] = k.keepFence(ctx, f, fenceTurn{
+			settled[i], errs[i] = k.keepFence(ctx, f, fenceTurn{
 				active: d.Spaces[i], open: d.openTo(i, open), failed: cmp.Or(d.Denied[f.Name()], failed), due: due,
 			})
 			return nil
@@ -226,8 +225,7 @@ func (k *Keeper) keepFences(ctx context.Context, d Desired, failed error, due bo
 	if forgot {
 		k.Changed()
 	}
-	kept, policies := map[string]bool{}, map[string]bool{}
-	var pending []labels.Set // of the namespaces where a fence is not in force yet
+	kept, policies, pending := map[string]bool{}, map[string]bool{}, failed != nil
 	for _, name := range d.Invalid {
 		policies[name] = true
 	}
@@ -238,34 +236,29 @@ func (k *Keeper) keepFences(ctx context.Context, d Desired, failed error, due bo
 		for _, name := range f.Names() {
 			kept[name] = true
 		}
-		if rejects(errs[i]) {
+		switch {
+		case errs[i] == nil:
+			pending = pending || !settled[i]
+		case rejects(errs[i]):
 			policies[f.PolicyName()] = true
-			continue
-		}
-		silent = errors.Join(silent, errs[i])
-		if f.lock != nil && k.Unfenced(f, "") != nil {
-			pending = append(pending, d.Labels[f.lock.Namespace])
-		}
-		for ns := range d.Spaces[i] {
-			if k.Unfenced(f, ns) != nil {
-				pending = append(pending, d.Labels[ns])
-			}
+		default:
+			pending, silent = true, errors.Join(silent, errs[i])
 		}
 	}
-	if failed != nil {
+	if pending {
 		return silent
 	}
-	if err := k.removeFences(ctx, kept, policies, pending); !errors.Is(err, ErrForbidden) {
-		return errors.Join(silent, err)
+	if err := k.removeFences(ctx, kept, policies); !errors.Is(err, ErrForbidden) {
+		return err
 	}
-	return silent
+	return nil
 }
 
-// removeFences removes this hub's fences for the fleet, except the fences with these names, of these policies, or that
-// cover a pending namespace. Another hub's fences stay.
-func (k *Keeper) removeFences(ctx context.Context, kept, policies map[string]bool, pending []labels.Set) error {
+// removeFences removes this hub's fences for the fleet, except the fences with these names and of these policies.
+// Another hub's fences stay.
+func (k *Keeper) removeFences(ctx context.Context, kept, policies map[string]bool) error {
 	for _, resource := range []string{bindings, policiesResource} {
-		for _, name := range k.store.fencesIn(resource, kept, policies, pending) {
+		for _, name := range k.store.fencesIn(resource, kept, policies) {
 			if err := k.store.remove(ctx, resource, name); err != nil {
 				return err
 			}

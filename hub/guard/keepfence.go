@@ -24,9 +24,6 @@ var (
 // boundAnnotation is the mark of a binding: the namespaces that its gate covers, or those that its wall excludes.
 const boundAnnotation = "leasecast.dev/bound"
 
-// selectorAnnotation is the namespace selector of a fence's binding, because a snapshot has no specs.
-const selectorAnnotation = "leasecast.dev/selector"
-
 // fenceState is what is known about a fence. The Keeper's lock guards the first fields.
 type fenceState struct {
 	checked, settled bool
@@ -98,10 +95,10 @@ type fenceResult struct {
 
 // keepFence installs a fence, probes it, and records the result. With an error that is no answer about the fence,
 // the last result stays.
-func (k *Keeper) keepFence(ctx context.Context, f Fence, turn fenceTurn) (err error) {
+func (k *Keeper) keepFence(ctx context.Context, f Fence, turn fenceTurn) (settled bool, err error) {
 	s, now := k.fences[f.Name()], k.Now()
 	if turn.failed == nil && now < s.retryAt {
-		return s.err
+		return s.settled, s.err
 	}
 	var r fenceResult
 	if err = turn.failed; err == nil {
@@ -114,7 +111,7 @@ func (k *Keeper) keepFence(ctx context.Context, f Fence, turn fenceTurn) (err er
 		k.Mended(f.Name())
 	}
 	k.noteFence(f, s, r, err)
-	return cmp.Or(err, r.silent)
+	return r.settled, cmp.Or(err, r.silent)
 }
 
 // noteFence records the result of a check.

@@ -3,7 +3,6 @@ package guard_test
 import (
 	"context"
 	"errors"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -16,13 +15,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/config/member"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
@@ -223,21 +220,7 @@ func newHub(client kubernetes.Interface, fleetName string) *hub {
 	return h
 }
 
-// turn is a turn of the hub. The namespaces have the labels that they always have, and that allow fences.
-func (h *hub) turn(ctx context.Context) {
-	d := h.desired
-	d.Labels = map[string]labels.Set{}
-	for i, f := range d.Fences {
-		in := slices.Collect(maps.Keys(d.Spaces[i]))
-		if lock, isLock := f.Lock(); isLock {
-			in = append(in, lock.Namespace)
-		}
-		for _, ns := range in {
-			d.Labels[ns] = labels.Set{corev1.LabelMetadataName: ns, v1alpha1.FencingLabel: v1alpha1.FencingAllowed}
-		}
-	}
-	h.Keep(ctx, d)
-}
+func (h *hub) turn(ctx context.Context) { h.Keep(ctx, h.desired) }
 
 // guards has the hub check everything at once, and returns why the guard is not in force.
 func (h *hub) guards(ctx context.Context) error {

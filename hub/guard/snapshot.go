@@ -2,10 +2,8 @@ package guard
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -306,26 +304,14 @@ func (s *store) boundTo(name string) (bound string, ok bool) {
 	return o.Annotations[boundAnnotation], ok
 }
 
-// covers reports whether a stored binding covers a namespace with one of these labels. One without a legible mark may.
-func (s *store) covers(name string, namespaces []labels.Set) bool {
-	o, stored := s.stored[key{bindings, name}]
-	var marked metav1.LabelSelector
-	err := json.Unmarshal([]byte(o.Annotations[selectorAnnotation]), &marked)
-	selector, invalid := metav1.LabelSelectorAsSelector(&marked)
-	return stored && slices.ContainsFunc(namespaces, func(set labels.Set) bool {
-		return err != nil || invalid != nil || selector.Matches(set)
-	})
-}
-
-// fencesIn returns the stored fences of this hub and fleet, except the fences with these names, of these policies, or
-// that cover a pending namespace.
-func (s *store) fencesIn(resource string, kept, policies map[string]bool, pending []labels.Set) (names []string) {
+// fencesIn returns the stored fences of this hub and fleet, except the fences with these names and of these policies.
+func (s *store) fencesIn(resource string, kept, policies map[string]bool) (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, o := range s.stored {
 		if id.resource == resource && o.Labels[v1alpha1.FenceLabel] == s.Fleet &&
 			o.Annotations[v1alpha1.HubAnnotation] == s.Hub && !kept[id.name] &&
-			!policies[o.Annotations[v1alpha1.PolicyAnnotation]] && !s.covers(id.name, pending) {
+			!policies[o.Annotations[v1alpha1.PolicyAnnotation]] {
 			names = append(names, id.name)
 		}
 	}

@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -375,84 +374,6 @@ func TestKeeper_RemovesAFenceWhenTheNextOneIsInForce(t *testing.T) {
 	}
 }
 
-// An earlier fence waits for fences that are pending in its own namespaces, and for no others.
-func TestKeeper_RemovesAFenceThatNoPendingOneFollows(t *testing.T) {
-	h, l := linked(t)
-	pending, other, client := newNamespace(t), newNamespace(t), administrator(t)
-	for _, ns := range []string{pending, other} {
-		shows(t, ns, westLeads)
-		allow(t, ns, v1alpha1.FencingAllowed)
-	}
-	selecting := func(name, ns string) *v1alpha1.LeadershipPolicy {
-		o := policy(name, allJobs)
-		o.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: ns}}
-		return o
-	}
-	type row struct {
-		earlier, next *v1alpha1.LeadershipPolicy
-		leased        bool // the namespaces have their Lease
-		code          int  // how probes in the namespace pending are answered
-		stays         bool
-	}
-	jobs := func(name string, in ...string) *v1alpha1.LeadershipPolicy { return policy(name, allJobs, in...) }
-	for name, row := range map[string]row{
-		"a gate, another namespace is not answered": {jobs("shops", other), jobs("tills", pending), true, 500, false},
-		"a wall, another namespace is not answered": {jobs("shops", other), jobs("tills", pending), false, 500, false},
-		"a wall, another namespace is not fenced":   {jobs("shops", other), jobs("tills", pending), false, 201, false},
-		"a wall by a selector, another namespace is not answered": {selecting("shops", other), jobs("tills", pending), false,
-			500, false},
-		"a lock, another namespace is not answered": {policy("shops", lockIn(other), other), jobs("tills", pending), true,
-			500, false},
-		"a gate, the next one is in force there, and not elsewhere": {jobs("shops", other), jobs("tills", pending, other),
-			true, 500, false},
-		"a gate of the namespace":               {jobs("shops", pending), jobs("tills", pending), true, 500, true},
-		"a wall of the namespace":               {jobs("shops", pending), jobs("tills", pending), false, 201, true},
-		"a wall by a selector of the namespace": {selecting("shops", pending), jobs("tills", pending), false, 500, true},
-		"a lock, the next lock of the namespace is not answered": {policy("shops", lockIn(pending), other),
-			policy("tills", lockIn(pending), other), true, 500, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			earlier, next := fenceOf(t, row.earlier), fenceOf(t, row.next)
-			in := func(f guard.Fence) map[string]bool {
-				active := map[string]bool{}
-				for _, ns := range []string{pending, other} {
-					if f.Selects(ns, labels.Set{corev1.LabelMetadataName: ns}) {
-						active[ns] = row.leased
-					}
-				}
-				return active
-			}
-			answers := func(code int) { l.will(code, "/apis/coordination.k8s.io/v1/namespaces/"+pending+"/leases") }
-			answers(0)
-			h.keeps(t, earlier, in(earlier))
-			covers := earlier.Names()[0] // the gate, or the wall
-			if !row.leased {
-				covers = earlier.Names()[1]
-			}
-			answers(row.code)
-			h.desired = guard.Desired{}
-			h.wants(next, in(next))
-			gone := func(ctx context.Context) error {
-				h.at += guard.LookEvery
-				h.turn(ctx)
-				if _, err := read(ctx, client, covers); !apierrors.IsNotFound(err) {
-					return fmt.Errorf("it is stored, or %v", err)
-				}
-				return nil
-			}
-			if row.stays {
-				for range 3 {
-					if gone(t.Context()) == nil {
-						t.Fatal("it is gone, and the next one is not in force")
-					}
-				}
-				answers(0)
-			}
-			eventually(t, "it is gone", gone)
-		})
-	}
-}
-
 // What the earlier policy fenced stays fenced until the fence of the next one rejects.
 func TestKeeper_LeavesNoNamespaceWithoutAFence(t *testing.T) {
 	h, l := linked(t)
@@ -505,16 +426,12 @@ func TestNewDesired(t *testing.T) {
 		{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, {ObjectMeta: metav1.ObjectMeta{Name: "bank"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "deleted", DeletionTimestamp: &now}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "terminating"}, Status: goes},
-		{ObjectMeta: metav1.ObjectMeta{Name: "other"}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "ci", Labels: map[string]string{"team": "ci"}}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, {ObjectMeta: metav1.ObjectMeta{Name: "ci"}},
 	}, []coordinationv1.Lease{
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: v1alpha1.DefaultLeaseName}},
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "another"}},
 	})
 	want := []map[string]bool{{"shop": true, "bank": false}, {"shop": true}}
-	if !got.Labels["ci"].Has("team") {
-		t.Errorf("the labels are %v", got.Labels)
-	}
 	if diff := cmp.Diff(want, got.Spaces); diff != "" || len(got.Fences) != 2 || len(got.Invalid) != 1 {
 		t.Errorf("the namespaces (-want +got):\n%s", diff)
 	}
