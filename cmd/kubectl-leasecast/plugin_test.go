@@ -264,8 +264,8 @@ func TestExplainSaysWhenTheNextTermBegins(t *testing.T) {
 			r.Spec.State, r.Spec.NotBefore = v1alpha1.StateDraining, micro(-10250*time.Millisecond)
 			test.change(&r.Spec)
 		})
-		if got, err := run(well(r), []client.Object{elected(time.Second)}, "explain", "shop"); !errors.Is(err, errAttention) ||
-			!strings.Contains(got, "\n"+test.want+promised) {
+		got, err := run(well(r), []client.Object{elected(time.Second)}, "explain", "shop")
+		if !errors.Is(err, errAttention) || !strings.Contains(got, "\n"+test.want+promised) {
 			t.Errorf("%s: %v, want %q in %s", name, err, test.want+promised, got)
 		}
 	}

@@ -69,7 +69,7 @@ func TestPlaceOfResourceSets(t *testing.T) {
 	}
 }
 
-// What an earlier replica wrote stands until this one has the right to write, and has decided on the namespace. A record
+// What an earlier replica wrote stands until this one has the right to write and has decided on the namespace. A record
 // whose leader was not read yet may come from a backup.
 func TestStatusOfAResourceSetIsWrittenOnceTheNamespaceIsDecidedOn(t *testing.T) {
 	testStatusOfAResourceSet(t, v1alpha1.StateVacant, "", "Unknown Applying ")

@@ -73,7 +73,7 @@ func inheritedExpiry(s State, p bounds) expiry {
 	return b
 }
 
-// drainedBefore reports whether the term ended under the tenure before: the leader is renewed no more. If the election's
+// drainedBefore reports whether an earlier tenure ended the term: the leader is renewed no more. If the election's
 // Lease is older than a minute, it and the record may come from a backup, and the term may have been resumed since.
 func (s State) drainedBefore() bool {
 	started := s.Tenure.Started.Wall

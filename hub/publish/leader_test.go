@@ -188,6 +188,6 @@ func TestRenewalsAreSpread(t *testing.T) {
 		}
 	}
 	if len(shared) != instants {
-		t.Errorf("1000 namespaces are due at %d instants, want %d: renewals of one instant share wake-ups", len(shared), instants)
+		t.Errorf("1000 namespaces are due at %d instants, want %d, which share wake-ups", len(shared), instants)
 	}
 }

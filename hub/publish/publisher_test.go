@@ -241,8 +241,8 @@ the member has never answered
 	}
 }
 
-// Rule 5: each Lease counts with the ε and the stop time that it was sent under. By both clocks, a renewal that is sent
-// again promises no more than before.
+// Rule 5: each Lease counts with the ε and the stop time that it was sent under. By both clocks, a renewal that is
+// sent again promises no more than before.
 func TestRenewalThatIsSentAgainCountsAsItIsSent(t *testing.T) {
 	inBubble(t, func(w *publisherTest) {
 		for _, step := range []string{
