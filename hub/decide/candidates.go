@@ -337,7 +337,7 @@ func (v *Snapshot) Decides(p Plan) bool {
 // IsCurrent reports whether the record of a plan is no older than the Leases that were read, and the leader's is one of
 // them, or its cluster has not answered in time.
 func (v *Snapshot) IsCurrent(p Plan) bool {
-	return p.Record.Epoch >= v.State.Highest && !(v.State.LeaderUnread && p.Unanswered)
+	return p.Record.Epoch >= v.State.Highest && (!v.State.LeaderUnread || !p.Unanswered)
 }
 
 // Order returns the words of the operator who ordered the change that a plan begins, or what was not healthy, or "".

@@ -18,7 +18,7 @@ func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) 
 	// In one epoch, the record takes precedence. But a follower's Lease may have raised it while nobody led, and
 	// another hub may have decided after it wrote the record.
 	knowsBetter := r.State == Vacant || s.Moved && r.State != Leading
-	if st.Term.Epoch < r.Epoch || st.Term.Epoch == r.Epoch && !(live && knowsBetter) {
+	if st.Term.Epoch < r.Epoch || st.Term.Epoch == r.Epoch && (!live || !knowsBetter) {
 		return r, false
 	}
 	raised := Record{
