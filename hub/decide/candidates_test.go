@@ -143,6 +143,7 @@ func TestAssignments(t *testing.T) {
 	ending := func(m *member) { m.Namespace.Status.Phase = corev1.NamespaceTerminating }
 	gone := func(_ *decide.Snapshot, p *decide.Plan) { p.Gone = true }
 	moved := func(v *decide.Snapshot, _ *decide.Plan) { v.Moved = true }
+	taken := func(m *member) { m.Sync = publish.SyncStatus{Marked: true, InPlace: true} }
 	onlyRecorded := func(v *decide.Snapshot, _ *decide.Plan) {
 		v.Policy, v.Object, v.Members = nil, owned("a!"), slices.Clone(v.Members)
 		v.Claim(decidetest.Policies("a!"))
@@ -166,8 +167,15 @@ func TestAssignments(t *testing.T) {
 		"the leader's Lease is renamed":      {renamed, with(there), nil, "east/leasecast is absent, east/another leads"},
 		"the policy names the Lease":         {unnamed, with(), nil, "east/new leads"},
 		"another hub's Lease is renamed":     {renamed, with(there), moved, "east/another leads"},
-		"nothing depends on the record":      {west, with(), gone, "east/leasecast is absent"},
-		"only the record is known":           {east, all, onlyRecorded, "east/leasecast leads"},
+		"the leader's Lease is another hub's": {
+			east, all, moved, "east/leasecast leads, a/leasecast stays, z/leasecast stays",
+		},
+		"the leader's Lease was taken from another hub": {
+			east, []member{measured("a", agrees), measured("east", agrees, taken)}, moved,
+			"east/leasecast leads, a/leasecast follows",
+		},
+		"nothing depends on the record": {west, with(), gone, "east/leasecast is absent"},
+		"only the record is known":      {east, all, onlyRecorded, "east/leasecast leads"},
 	} {
 		v, p := shopView(test.record, test.members...), decide.Plan{Decision: election.Decision{Record: test.record}}
 		if v.Policy.Election.LeaseName = "new"; test.change != nil {

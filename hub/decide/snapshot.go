@@ -86,7 +86,8 @@ func (v *Snapshot) Complete(f Fleet) {
 	}
 }
 
-// rebalanced returns the last rebalance that counts no more. One before the policy owned the namespace does not.
+// rebalanced returns the instant up to which rebalances have been counted. Those from before the policy owned the
+// namespace move nothing.
 func (v *Snapshot) rebalanced(now time.Time) time.Time {
 	at, counted := v.Policy.Election.RebalanceAt, v.Record.Rebalanced
 	if v.Found != nil && v.Found.Policy != v.Policy.Object.Name && at.After(counted) && !at.After(now) {

@@ -259,23 +259,26 @@ func TestHighestEpoch(t *testing.T) {
 // Rule 6: a restored record, policy and seal may be older than the Leases of the same term, whose D and ε count.
 func TestLeasesBoundWhatARestoredRecordPromised(t *testing.T) {
 	const second, minute = time.Second, time.Minute
-	older := seal.Bounds{Duration: 15 * second, Skew: second}
+	older, larger := seal.Bounds{Duration: 15 * second, Skew: second}, seal.Bounds{Duration: minute, Skew: 4 * second}
 	for name, test := range map[string]struct {
-		epoch int64
-		lease seal.Bounds
-		want  seal.Bounds
+		leader string // only east is read, and has the Lease
+		holder string // in the Lease
+		epoch  int64
+		lease  seal.Bounds
+		want   seal.Bounds
 	}{
-		"a larger D and ε in the record's epoch": {20, seal.Bounds{Duration: minute, Skew: 4 * second},
-			seal.Bounds{Duration: minute, Skew: 4 * second}},
-		"a larger D and ε in a later epoch": {21, seal.Bounds{Duration: minute, Skew: 4 * second},
-			seal.Bounds{Duration: minute, Skew: 4 * second}},
-		"smaller ones in the record's epoch": {20, seal.Bounds{Duration: 10 * second}, older},
-		"a larger D of an earlier term":      {19, seal.Bounds{Duration: minute, Skew: 4 * second}, older},
+		"larger ones in the record's epoch":                         {"west", them, 20, larger, larger},
+		"larger ones in a later epoch":                              {"west", them, 21, larger, larger},
+		"smaller ones in the record's epoch":                        {"west", them, 20, seal.Bounds{Duration: 10 * second}, older},
+		"larger ones of an earlier term":                            {"west", them, 19, larger, older},
+		"larger ones in the leader's Lease":                         {"east", us, 20, larger, larger},
+		"larger ones in another's Lease, and the leader's was read": {"east", them, 20, larger, older},
+		"larger ones in a later Lease, and the leader's was read":   {"east", them, 21, larger, larger},
 	} {
-		v := found(election.Record{State: election.Leading, Leader: "west", Epoch: 20, Duration: 15 * second, Skew: second},
-			leaseOf(test.epoch, func(c *lease.Content) {
-				c.Holder, c.Duration, c.Skew = them, test.lease.Duration, test.lease.Skew
-			}))
+		r := election.Record{State: election.Leading, Leader: test.leader, Epoch: 20, Duration: 15 * second, Skew: second}
+		v := found(r, leaseOf(test.epoch, func(c *lease.Content) {
+			c.Holder, c.Duration, c.Skew = test.holder, test.lease.Duration, test.lease.Skew
+		}))
 		v.Found = &v1alpha1.NamespaceLeaderSpec{Policy: "shops"}
 		v.Complete(decide.Fleet{Now: start, Seal: seal.Seal{Policies: map[string]seal.Bounds{"shops": older}}})
 		if got := (seal.Bounds{Duration: v.State.LargestDuration, Skew: v.State.LargestSkew}); got != test.want {

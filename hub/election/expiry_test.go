@@ -109,6 +109,20 @@ func TestEarlierDrainIsInheritedAsItWas(t *testing.T) {
 	})
 }
 
+// Resource sets stay as they are while a leader that was not read has time to answer. Nothing else ends that time.
+func TestLeaderThatWasNotReadIsDecidedOnAgain(t *testing.T) {
+	const among = "east 100 unknown, west 50"
+	state := func(changes ...func(*election.State)) election.State {
+		return draining(reason.Unreachable, append(changes, recorded(since(-100)), during(inheriting(-60)), having(nothing()))...)
+	}
+	decide(t, map[string]decision{
+		"its cluster was not read": {now: at(1), state: state(unread, mostUnreachable), among: among,
+			want: "Draining east 20 Unreachable next west waiting FailoverPending after 14s", policy: policy(manual)},
+		"its cluster was read": {now: at(1), state: state(mostUnreachable), among: among,
+			want: "Draining east 20 Unreachable next west waiting FailoverPending", policy: policy(manual)},
+	})
+}
+
 // Rule 4: all renewals stop before the expiry is computed.
 func TestRenewalsStopBeforeAnythingIsCounted(t *testing.T) {
 	const cs = "east 100 Unreachable, west 50 prepared"

@@ -68,6 +68,10 @@ func TestEndedTermOfLeaseNamesTheLeader(t *testing.T) {
 		"by the record nobody led": {now: at(20), state: restored(vacant()), among: both,
 			want: "Leading east 31 Elected next west persist"},
 	})
+	d := election.Next(at(1), policy(), restored(leading(), during(young())), among(both))
+	if got := d.Record.NotBefore; !got.Equal(wall(16)) {
+		t.Errorf("the next term begins at %v, want D + ε after the start", got)
+	}
 	for name, test := range map[string]struct {
 		policy *election.Policy
 		change func(*election.State)

@@ -190,4 +190,11 @@ func TestRenewalsAreSpread(t *testing.T) {
 	if len(shared) != instants {
 		t.Errorf("1000 namespaces are due at %d instants, want %d, which share wake-ups", len(shared), instants)
 	}
+	rare := map[time.Time]bool{}
+	for _, ns := range namespaces(1000) {
+		rare[due(ns, 60*second, zero)] = true
+	}
+	if len(rare) <= 3*instants { // so that most find that the member has just answered
+		t.Errorf("1000 namespaces are due at %d instants of a minute", len(rare))
+	}
 }

@@ -174,6 +174,9 @@ func TestMemberOfAMoveThatIsGivenUp(t *testing.T) {
 		"it is given up":                   {[]func(*fleet.Member){stays}, us},
 		"the Cluster is gone, and is back": {[]func(*fleet.Member){goes, stays}, us},
 		"it is given up, and begins again": {[]func(*fleet.Member){stays, moves}, ""},
+		"it is given up, and the Cluster takes no part any more": {
+			[]func(*fleet.Member){func(m *fleet.Member) { stays(m); takesNoPart(m) }}, us,
+		},
 	}, func(t *testing.T, row row) {
 		r := newEnv(t)
 		r.has(eastLease(20))
