@@ -259,6 +259,7 @@ func TestHighestEpoch(t *testing.T) {
 // Rule 6: a restored record, policy and seal may be older than the Leases of the same term, whose D and ε count.
 func TestLeasesBoundWhatARestoredRecordPromised(t *testing.T) {
 	const second, minute = time.Second, time.Minute
+	smaller := seal.Bounds{Duration: 10 * second}
 	older, larger := seal.Bounds{Duration: 15 * second, Skew: second}, seal.Bounds{Duration: minute, Skew: 4 * second}
 	for name, test := range map[string]struct {
 		leader string // only east is read, and has the Lease
@@ -269,7 +270,7 @@ func TestLeasesBoundWhatARestoredRecordPromised(t *testing.T) {
 	}{
 		"larger ones in the record's epoch":                         {"west", them, 20, larger, larger},
 		"larger ones in a later epoch":                              {"west", them, 21, larger, larger},
-		"smaller ones in the record's epoch":                        {"west", them, 20, seal.Bounds{Duration: 10 * second}, older},
+		"smaller ones in the record's epoch":                        {"west", them, 20, smaller, older},
 		"larger ones of an earlier term":                            {"west", them, 19, larger, older},
 		"larger ones in the leader's Lease":                         {"east", us, 20, larger, larger},
 		"larger ones in another's Lease, and the leader's was read": {"east", them, 20, larger, older},

@@ -113,7 +113,8 @@ func TestEarlierDrainIsInheritedAsItWas(t *testing.T) {
 func TestLeaderThatWasNotReadIsDecidedOnAgain(t *testing.T) {
 	const among = "east 100 unknown, west 50"
 	state := func(changes ...func(*election.State)) election.State {
-		return draining(reason.Unreachable, append(changes, recorded(since(-100)), during(inheriting(-60)), having(nothing()))...)
+		changes = append(changes, recorded(since(-100)), during(inheriting(-60)), having(nothing()))
+		return draining(reason.Unreachable, changes...)
 	}
 	decide(t, map[string]decision{
 		"its cluster was not read": {now: at(1), state: state(unread, mostUnreachable), among: among,
