@@ -100,9 +100,16 @@ func TestKeeper_SendsWhatIsDue(t *testing.T) {
 			nil, guard.ErrUnchecked, true},
 		{"1 ns before the next look without fences", guard.IdleEvery - 1, nil, "", nil, guard.ErrUnchecked, false},
 		{"at the next look without fences", 1, nil, lists, nil, guard.ErrUnchecked, false},
-		{"the fence is desired again", time.Second, func() { h.desired = desired },
-			"probe wall*1, write shops*2", nil, nil, true},
-		{"have others changed it since", 0, nil, lists, nil, nil, false},
+		{"the fence is desired again, it is not in force yet", time.Second, func() {
+			h.desired = desired
+			l.will(201, "probe wall")
+		}, "probe wall*1, write shops*2", nil, guard.ErrNotEnforced, true},
+		{"have others changed it since", 0, nil, "list*2, probe wall*1", nil, guard.ErrNotEnforced, false},
+		{"it is in force", 0, func() {
+			l.will(0, "probe wall")
+			h.keeps(t, f, map[string]bool{ns: false})
+			l.taken()
+		}, "", nil, nil, false},
 		{"it is not desired", 0, func() { h.desired = guard.Desired{} }, "remove shops*2", nil, guard.ErrUnchecked, true},
 		{"once more", guard.IdleEvery, nil, lists, nil, guard.ErrUnchecked, false},
 		{"the fence is desired again, it may not be written", 0, func() {

@@ -235,13 +235,13 @@ func alive(argument string, pid int) bool {
 
 const (
 	// stubborn writes its number into the file pids, and the time into acts again and again, whatever signal it gets.
-	stubborn = `trap '' TERM HUP INT; echo $$ >>"$0/pids"; while :; do date +%s%N >>"$0/acts"; sleep 0.02; done`
+	stubborn = `trap '' TERM HUP INT; echo $$ >>"$0/pids"; while :; do date +%s%N >>"$0/acts"; sleep 0.1; done`
 	// family is two of these.
 	family = `(exec sh -c "$1" "$0") & exec sh -c "$1" "$0"`
 	// daemonizes starts stubborn as a daemon: in a session of its own, and adopted because its parent has ended. Then it
 	// stays. The daemon has a child that is not stubborn's own.
 	daemonizes = `(setsid sh -c '(exec sh -c "$1" "$0") & exec sh -c "$1" "$0"' "$0" "$1" </dev/null >/dev/null ` +
-		`2>&1 &); while :; do sleep 0.02; done`
+		`2>&1 &); while :; do sleep 0.1; done`
 )
 
 // Whatever fails, no process of a program acts longer than its term. A daemon leaves the group. The gate adopts it, so
@@ -262,10 +262,13 @@ func TestProcesses_ActNoLongerThanTheirTerm(t *testing.T) {
 	guard := func(all ...syscall.Signal) func(g *realGate, watchdog int) {
 		return func(g *realGate, watchdog int) { g.send(watchdog, all...) }
 	}
-	revoked := func(g *realGate, _ int, _ time.Time) time.Time {
-		g.lease("", 2, long)
-		g.awaitLog("The program has ended") // the term is released then
-		return time.Now()
+	// A gate that works kills one generation of a daemon after the other.
+	ended := func(happens func(g *realGate, watchdog int)) fault {
+		return func(g *realGate, watchdog int, _ time.Time) time.Time {
+			happens(g, watchdog)
+			g.awaitLog("The program has ended") // the term is released then
+			return time.Now()
+		}
 	}
 	leads := func(holder string) func(g *realGate, _ int) {
 		return func(g *realGate, _ int) { g.lease(holder, 2, long) }
@@ -291,9 +294,9 @@ func TestProcesses_ActNoLongerThanTheirTerm(t *testing.T) {
 			}
 			return time.Now().Add(moment)
 		}},
-		"a daemon, another cluster leads": {daemonizes, long, soon(leads(them))},
-		"a daemon, the term is revoked":   {daemonizes, long, revoked},
-		"a daemon, the gate gets SIGTERM": {daemonizes, long, soon(gate(syscall.SIGTERM))},
+		"a daemon, another cluster leads": {daemonizes, long, ended(leads(them))},
+		"a daemon, the term is revoked":   {daemonizes, long, ended(leads(""))},
+		"a daemon, the gate gets SIGTERM": {daemonizes, long, ended(gate(syscall.SIGTERM))},
 		"a daemon, the gate is paused":    {daemonizes, short, until(gate(syscall.SIGSTOP))},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -364,7 +367,7 @@ func TestRun_KeepsChildrenFromBeforeIt(t *testing.T) {
 	dir := t.TempDir()
 	const script = `(exec sh -c "$2" "$1" >/dev/null 2>&1 3>&- 4>&-) & shift 2; exec "$@"`
 	g := startGate(t, dir, "sh", "-c", script, "sh", dir, stubborn,
-		os.Args[0], asGate, "sh", "-c", "while :; do sleep 0.02; done")
+		os.Args[0], asGate, "sh", "-c", "while :; do sleep 0.1; done")
 	before := g.numbers("pids", 1)[0]
 	ran, err := readStat(before)
 	if err != nil {
@@ -395,7 +398,7 @@ func TestWatchdog_WithoutItsGateKillsNoOtherProcess(t *testing.T) {
 	if err := errors.Join(err, watchdog.Start(), unread.Close()); err != nil {
 		t.Fatal(err)
 	}
-	sibling := exec.Command("sh", "-c", "while :; do sleep 0.02; done", dir)
+	sibling := exec.Command("sh", "-c", "while :; do sleep 0.1; done", dir)
 	if err := sibling.Start(); err != nil {
 		t.Fatal(err)
 	}
