@@ -265,8 +265,12 @@ func TestProcesses_ActNoLongerThanTheirTerm(t *testing.T) {
 	// A gate that works kills one generation of a daemon after the other.
 	ended := func(happens func(g *realGate, watchdog int)) fault {
 		return func(g *realGate, watchdog int, _ time.Time) time.Time {
+			began := time.Now()
 			happens(g, watchdog)
 			g.awaitLog("The program has ended") // the term is released then
+			if took := time.Since(began); took > moment {
+				g.t.Errorf("the program has ended after %v", took)
+			}
 			return time.Now()
 		}
 	}
