@@ -43,7 +43,8 @@
 //   - A gate that runs a program waits for all its children. So it refuses a kubeconfig whose credentials come from a
 //     plugin, as EKS, GKE and AKS have them: the plugin would fail now and then.
 //   - A daemon gets no SIGTERM, only SIGKILL. If the gate itself is killed with SIGKILL, its daemons live on, unless it
-//     is the first process of a container.
+//     is the first process of a container. A daemon that replaces its process all the time may outrun the watchdog of a
+//     paused gate.
 //   - A gate without rights cannot kill a process that changes its user. The gate waits for it, and does not release
 //     the term.
 //   - If gate and watchdog are both killed with SIGKILL, nothing kills the program. Where the gate is the first process
