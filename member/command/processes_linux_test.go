@@ -262,14 +262,14 @@ func TestProcesses_ActNoLongerThanTheirTerm(t *testing.T) {
 	guard := func(all ...syscall.Signal) func(g *realGate, watchdog int) {
 		return func(g *realGate, watchdog int) { g.send(watchdog, all...) }
 	}
-	// A gate that works kills one generation of a daemon after the other.
+	// The gate kills a daemon first, and then the children that it leaves. It logs when all are gone.
 	ended := func(happens func(g *realGate, watchdog int)) fault {
 		return func(g *realGate, watchdog int, _ time.Time) time.Time {
 			began := time.Now()
 			happens(g, watchdog)
 			g.awaitLog("The program has ended") // the term is released then
 			if took := time.Since(began); took > moment {
-				g.t.Errorf("the program has ended after %v", took)
+				g.t.Errorf("the program has ended after %v, want %v at most", took, moment)
 			}
 			return time.Now()
 		}
