@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/cmd/kubectl-leasecast/cases"
 	"github.com/leasecast/leasecast/hub"
 	"github.com/leasecast/leasecast/hub/decide"
 )
@@ -157,6 +158,18 @@ func (p *plugin) read(ctx context.Context) (*snapshot, client.WithWatch, error) 
 	}
 	s, err := load(ctx, c, fleet, p.hubNamespace, p.now())
 	return s, c, err
+}
+
+// addCases asks the hub what its decisions rest on. Where that fails, times are not known.
+func (p *plugin) addCases(ctx context.Context, s *snapshot) error {
+	config, err := p.flags.ToRESTConfig()
+	if err != nil {
+		return err
+	}
+	s.cases, err = cases.Read(ctx, cases.Hub{
+		Config: config, Namespace: p.hubNamespace, Holder: s.hub.holder, Address: p.hubAddress, Version: version,
+	}, s.fleet)
+	return err
 }
 
 // record returns the record of a namespace.

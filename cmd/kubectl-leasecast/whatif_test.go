@@ -172,19 +172,6 @@ metadata:
 	}
 }
 
-// A token is sent to an address of this machine only: its certificate is not checked.
-func TestHubAddressIsOfThisMachine(t *testing.T) {
-	for address, accepted := range map[string]bool{
-		"127.0.0.1:8443": true, "[::1]:8443": true, "10.0.0.1:8443": false, "localhost:8443": false, "127.0.0.1": false,
-		"example.org:443": false,
-	} {
-		p := &plugin{hubAddress: address}
-		if _, _, err := p.reach(t.Context(), nil, nil, ""); (err == nil) != accepted {
-			t.Errorf("%s: %v", address, err)
-		}
-	}
-}
-
 // What nobody could lead needs attention, also where a program reads the outcomes.
 func TestWhatIfEndsWithTwoWhereNobodyCouldLead(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -71,6 +70,7 @@ type testbed struct {
 	// keepers run the hub's replicas and the readers, by replica or member.
 	keepers map[string]*process.Keeper
 	dir     string
+	reader  string          // the program
 	running context.Context // ends with the testbed
 	stop    context.CancelFunc
 	locks   sync.Map // of *sync.Mutex, by name
@@ -97,11 +97,7 @@ func start(ctx context.Context, dir string, progress func(string)) (*testbed, er
 
 // begin starts the hub's replicas and the readers.
 func (st *testbed) begin(ctx context.Context) {
-	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(st.dir, "reader"),
-		"github.com/leasecast/leasecast/e2e/chaos/reader")
-	if out, err := build.CombinedOutput(); err != nil {
-		must.Fail("build the reader: %w: %s", err, out)
-	}
+	st.reader = must.Get(harness.Program(ctx, "chaos-reader", "e2e/chaos/reader"))
 	for _, m := range cast {
 		config := must.Get(st.d.Fleet.Member(m.Name).ServiceAccountConfig(ctx, "readers", "reader", readerRules))
 		must.Do(fleet.WriteKubeconfig(st.kubeconfig(m.Name), m.Name, config))
@@ -131,7 +127,7 @@ func (st *testbed) kubeconfig(member string) string {
 func (st *testbed) startReader(m harness.Member, run int) (*process.Process, error) {
 	name := fmt.Sprintf("%s-%d", m.Name, run)
 	file := filepath.Join(st.dir, name+".permits")
-	p, err := process.Start("reader "+name, filepath.Join(st.dir, "reader-"+name+".log"), filepath.Join(st.dir, "reader"),
+	p, err := process.Start("reader "+name, filepath.Join(st.dir, "reader-"+name+".log"), st.reader,
 		"-kubeconfig="+st.kubeconfig(m.Name), "-namespaces="+strings.Join(m.Namespaces, ","),
 		"-permits="+file, "-max-clock-skew="+harness.Fast.Skew.String())
 	if err != nil {

@@ -62,11 +62,8 @@ func TestTheFleetThatIsUpRestartsItsPrograms(t *testing.T) {
 func startUp(t *testing.T) *upTest {
 	t.Helper()
 	dir := folder(t)
-	u := &upTest{t: t, dir: dir, program: filepath.Join(dir, "drill"), members: map[string]client.Client{}}
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", u.program, ".").CombinedOutput()
-	if err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	program := harness.Get(harness.Program(t.Context(), "drill", "e2e/drill"))(t)
+	u := &upTest{t: t, dir: dir, program: program, members: map[string]client.Client{}}
 	t.Cleanup(u.down)
 	t.Log(u.run(t.Context(), "up"))
 	pid := harness.Get(os.ReadFile(filepath.Join(dir, pidFile())))(t)

@@ -5,9 +5,7 @@ package gate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -44,10 +42,9 @@ var (
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(zap.New())
 	os.Exit(fleet.Main(m, nil, func(ctx context.Context, f *fleet.Fleet, dir string) (err error) {
-		cluster, program, access = f.Hub(), filepath.Join(dir, "leasecast-gate"), filepath.Join(dir, "kubeconfig")
-		out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "../../cmd/leasecast-gate").CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("build the gate: %w\n%s", err, out)
+		cluster, access = f.Hub(), filepath.Join(dir, "kubeconfig")
+		if program, err = harness.Program(ctx, "leasecast-gate", "cmd/leasecast-gate"); err != nil {
+			return err
 		}
 		cfg := cluster.AdminConfig()
 		cfg.Timeout = patience

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -52,18 +51,12 @@ var (
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(zap.New())
-	os.Exit(fleet.Main(m, nil, func(ctx context.Context, f *fleet.Fleet, dir string) error {
-		cluster, program = f.Hub(), filepath.Join(dir, "guestbook")
-		return errors.Join(build(ctx), install(ctx))
+	os.Exit(fleet.Main(m, nil, func(ctx context.Context, f *fleet.Fleet, _ string) error {
+		var err error
+		cluster = f.Hub()
+		program, err = harness.Program(ctx, "guestbook", "e2e/guestbook/cmd")
+		return errors.Join(err, install(ctx))
 	}))
-}
-
-func build(ctx context.Context) error {
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("build the guestbook: %w\n%s", err, out)
-	}
-	return nil
 }
 
 // install makes the client, and the CRD with it.

@@ -21,20 +21,26 @@ type Programs struct {
 // ours is the path of the repository's module.
 const ours = "github.com/leasecast/leasecast"
 
-// Build brings the programs in bin/ of the repository up to date and returns where they are. It works within the
-// repository only.
+// Build brings the programs up to date and returns where they are. It works within the repository only.
 func Build(ctx context.Context) (Programs, error) {
 	return must.Return(func() Programs {
-		root := must.Get(fleet.ModuleDir(ctx, ours))
-		bin := filepath.Join(root, "bin")
-		p := Programs{filepath.Join(bin, "leasecast-hub"), filepath.Join(bin, "guestbook")}
-		for target, source := range map[string]string{p.Hub: "cmd/leasecast-hub", p.Guestbook: "e2e/guestbook/cmd"} {
-			// The same settings as in `make build`, so that its results are up to date.
-			build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", target, "./"+source)
-			build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-			run(build)
+		return Programs{
+			Hub:       must.Get(Program(ctx, "leasecast-hub", "cmd/leasecast-hub")),
+			Guestbook: must.Get(Program(ctx, "guestbook", "e2e/guestbook/cmd")),
 		}
-		return p
+	})
+}
+
+// Program brings a program in bin/ of the repository up to date, and returns where it is. source is its folder there.
+func Program(ctx context.Context, name, source string) (string, error) {
+	return must.Return(func() string {
+		root := must.Get(fleet.ModuleDir(ctx, ours))
+		target := filepath.Join(root, "bin", name)
+		// The same settings as in `make build`: what that has compiled is not compiled again, while others are tested.
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", target, "./"+source)
+		build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+		run(build)
+		return target
 	})
 }
 

@@ -61,7 +61,8 @@ var attacks = []attack{
 
 	{
 		name:   "tenants of a member register without end",
-		tenant: together(manyRegistrations, manyBeside("east"), manyBeside("west"), rewritten, comingAndGoing),
+		before: manyRegistrations,
+		tenant: together(manyBeside("east"), manyBeside("west"), rewritten, comingAndGoing),
 		told:   reason.TooManyReaders,
 		short:  true,
 	},

@@ -189,7 +189,7 @@ func (w *alertWorld) reconnect() {
 // awaitScrape waits for a scrape that begins from now on.
 func (w *alertWorld) awaitScrape() {
 	before := len(w.scrapes())
-	w.Eventually("the metrics are scraped", soon, func() error {
+	w.Eventually("the metrics are scraped", time.Minute, func() error {
 		return must.ErrorIf(len(w.scrapes()) < before+2, "not yet")
 	})
 }

@@ -31,6 +31,10 @@ import (
 	"github.com/leasecast/leasecast/e2e/must"
 )
 
+// followed is how long it may take that a set is in place, or shown. The hub tries again what failed after 5 s at most,
+// and asks every 3.3 s whether a kind is served that was not.
+const followed = soon + 5*time.Second + 3300*time.Millisecond
+
 // allow applies a folder of config in members: fencing, follow or requires.
 func (w *world) allow(folder string, members ...string) {
 	w.T.Helper()
@@ -115,7 +119,7 @@ func (w *world) awaitReady(set string, why reason.Reason, words ...string) {
 // awaitSet is the same of any condition.
 func (w *world) awaitSet(set, kind string, why reason.Reason, words ...string) {
 	w.T.Helper()
-	w.Eventually(fmt.Sprintf("set %s is %s", set, why), soon, func() error {
+	w.Eventually(fmt.Sprintf("set %s is %s", set, why), followed, func() error {
 		o := &v1alpha1.LeaderResourceSet{}
 		if err := w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: set}, o); err != nil {
 			return err
@@ -131,7 +135,7 @@ func (w *world) awaitSet(set, kind string, why reason.Reason, words ...string) {
 // replicas waits until the Deployment has so many replicas in each member, as in "east 2 west 0". -1: it is not there.
 func (w *world) replicas(namespace, name, want string) {
 	w.T.Helper()
-	w.Eventually(name+" has replicas "+want, soon, func() error {
+	w.Eventually(name+" has replicas "+want, followed, func() error {
 		words, got := strings.Fields(want), []string{}
 		for i := 0; i < len(words); i += 2 {
 			o := &appsv1.Deployment{}
@@ -150,7 +154,7 @@ func (w *world) replicas(namespace, name, want string) {
 // setting waits until a ConfigMap has this data in a member, as fmt prints it. Empty: it is not there.
 func (w *world) setting(member, namespace, name, want string) {
 	w.T.Helper()
-	w.Eventually(fmt.Sprintf("%s has %s with %q", member, name, want), soon, func() error {
+	w.Eventually(fmt.Sprintf("%s has %s with %q", member, name, want), followed, func() error {
 		o := &corev1.ConfigMap{}
 		err := w.Members[member].Get(w.T.Context(), types.NamespacedName{Namespace: namespace, Name: name}, o)
 		w.Must(client.IgnoreNotFound(err))

@@ -72,6 +72,9 @@ func (w *world) lost() time.Duration { return w.silent() + w.term() }
 const (
 	// soon is how long something may take that the hub does at once.
 	soon = 10 * time.Second
+	// measured is how long it may take that all clocks are measured to within ε. Answers show whole seconds, so one has to
+	// come soon after a second begins.
+	measured = 2 * soon
 	// firstElection is how long the first leader of a namespace may take: it waits for better clusters.
 	firstElection = soon + v1alpha1.DefaultInitialDelay + 5*time.Second
 )
@@ -125,7 +128,11 @@ func (w *world) awaitEvent(cluster string, why reason.Reason, words ...string) {
 
 // awaitPolicy is awaitCondition for a policy.
 func (w *world) awaitPolicy(name, kind string, status metav1.ConditionStatus, why string, words ...string) {
-	w.Eventually(fmt.Sprintf("condition %s of policy %s is %s, %s", kind, name, status, why), soon, func() error {
+	limit := soon
+	if kind == v1alpha1.ConditionClocksAgree {
+		limit = measured
+	}
+	w.Eventually(fmt.Sprintf("condition %s of policy %s is %s, %s", kind, name, status, why), limit, func() error {
 		p := &v1alpha1.LeadershipPolicy{}
 		must.Do(w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: name}, p))
 		return conditionIs(p.Status.Conditions, kind, status, why, words...)

@@ -17,16 +17,12 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // pluginBinary builds kubectl-leasecast, once.
 var pluginBinary = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(binaries.Load().(string), "kubectl-leasecast")
-	out, err := exec.Command("go", "build", "-o", path, "../../cmd/kubectl-leasecast").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("build the plugin: %w: %s", err, out)
-	}
-	return path, err
+	return harness.Program(context.Background(), "kubectl-leasecast", "cmd/kubectl-leasecast")
 })
 
 // plugin runs kubectl-leasecast as an operator of the fleet, and returns what it prints and its exit code.

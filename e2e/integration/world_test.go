@@ -54,17 +54,13 @@ func withFleets(m interface{ Run() int }, n int) interface{ Run() int } {
 }
 
 func (s starter) Run() int {
-	return fleet.Main(s.rest, all, func(_ context.Context, f *fleet.Fleet, dir string) error {
-		binaries.Store(dir)
+	return fleet.Main(s.rest, all, func(_ context.Context, f *fleet.Fleet, _ string) error {
 		idle <- f
 		return nil
 	})
 }
 
 var (
-	// binaries is a folder of this process for programs that tests build.
-	binaries atomic.Value
-
 	idle = make(chan *fleet.Fleet, fleets)
 
 	mu    sync.Mutex

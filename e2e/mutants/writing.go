@@ -34,7 +34,7 @@ var writing = []mutant{
 	{"3: an edit that promises more is no promise", ofPublish, "hub/publish.leaseSyncer.undoExtension",
 		`s.reading, s.promised = now, l.want.Term.Duration`, ``},
 	{"3: a sealed Lease that is newer than the record is overwritten", ofPublish, "hub/publish.leaseSyncer.decide",
-		`l.newerThanRecord(now)`, `false`},
+		`l.known.newerThan(l.want.Term.Epoch, now)`, `false`},
 
 	{"4: a draining leader is renewed", simulation, "hub/election.Assign",
 		`if r.Revoked != 0 {

@@ -30,7 +30,7 @@ func (v *Snapshot) Assignments(p Plan, first bool) (as []Assignment) {
 	as = make([]Assignment, 0, len(v.Members))
 	for i := range v.Members {
 		m := &v.Members[i]
-		if m.Publisher == nil || v.leavesAlone(m) {
+		if m.Publisher == nil || !v.Policy.isFor(m.Name) {
 			continue
 		}
 		before := len(as)
@@ -65,9 +65,10 @@ func (v *Snapshot) assignment(p Plan, m *Member, duration time.Duration, first b
 	return a
 }
 
-// leavesAlone reports whether only the record is known of the policy, and the record names another member.
-func (v *Snapshot) leavesAlone(m *Member) bool {
-	return v.Policy != nil && v.Policy.onlyFor != "" && v.Policy.onlyFor != m.Name
+// isFor reports whether the hub writes Leases in a member under the policy, which may be nil. A policy of which only the
+// record is known is for one member.
+func (p *Policy) isFor(member string) bool {
+	return p == nil || p.onlyFor == "" || p.onlyFor == member
 }
 
 // LeaseTimings returns the timings of Leases under a record. p may be nil.

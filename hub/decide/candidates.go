@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/act"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
@@ -197,7 +198,7 @@ func (v *Snapshot) failing(m *Member, now time.Time) bool {
 		return false
 	case m.Name != r.Leader:
 		return true
-	case v.Policy.Election.ManualFailover, v.freeze(now).In(now):
+	case v.Policy.Election.ManualFailover, v.Policy.freezeOf(v.Object, now).In(now):
 		return false
 	}
 	switch r.Reason {
@@ -315,15 +316,16 @@ func (v *Snapshot) Move() act.Move {
 	return act.MoveOf(v.Object.Annotations)
 }
 
-// freeze returns the order that freezes the namespace, or else one that has no effect.
-func (v *Snapshot) freeze(now time.Time) (freeze act.Act) {
-	if v.Policy != nil {
-		freeze = v.Policy.Freeze.At(now)
+// freezeOf returns the order that freezes a namespace under the policy, or else one that has no effect. Both policy and
+// record may be nil.
+func (p *Policy) freezeOf(record *v1alpha1.NamespaceLeader, now time.Time) (freeze act.Act) {
+	if p != nil {
+		freeze = p.Freeze.At(now)
 	}
-	if v.Object == nil || freeze.In(now) {
+	if record == nil || freeze.In(now) {
 		return freeze
 	}
-	if own := act.Freeze(v.Object.Annotations).At(now); own.In(now) || own.Invalid != "" {
+	if own := act.Freeze(record.Annotations).At(now); own.In(now) || own.Invalid != "" {
 		return own
 	}
 	return freeze
@@ -365,7 +367,7 @@ func (v *Snapshot) Decide(now lease.Reading, sent election.Sent, paced bool) (p 
 	}
 	state := v.State
 	p.Candidates, p.Health = v.candidates(now.Wall)
-	p.Freeze = v.freeze(now.Wall)
+	p.Freeze = v.Policy.freezeOf(v.Object, now.Wall)
 	if p.Frozen = p.Freeze.In(now.Wall); p.Frozen {
 		p.Health = election.Soonest(p.Health, p.Freeze.Until.Sub(now.Wall))
 	}

@@ -268,11 +268,11 @@ func (v *Snapshot) LeasesAreOurs(r election.Record) bool {
 	case r.State != election.Vacant || r.Reason != reason.Moved:
 		return false
 	}
-	return !slices.ContainsFunc(v.Members, func(m Member) bool { return m.TakesPart && !v.isOurs(&m, r) })
+	return !slices.ContainsFunc(v.Members, func(m Member) bool { return m.TakesPart && !m.isOurs(r) })
 }
 
 // isOurs reports whether nothing in a member is, or may be, another hub's.
-func (v *Snapshot) isOurs(m *Member, r election.Record) bool {
+func (m *Member) isOurs(r election.Record) bool {
 	switch {
 	case !m.IsRead || m.Publisher == nil:
 		return false

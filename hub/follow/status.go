@@ -51,7 +51,9 @@ func (c *Controller) reconcileStatus(ctx context.Context, set *v1alpha1.LeaderRe
 		place.Leader = "" // its cluster gets the followers' form
 	}
 	status := statusOf(set, place, c.results(set), c.Clock.Now().Wall)
-	c.setInOrder(&status, set)
+	c.mu.Lock()
+	c.state(set).showOrder(&status, c.Clock.Now().Wall)
+	c.mu.Unlock()
 	return reconcile.Result{}, show(ctx, c.client, set, status)
 }
 
@@ -67,17 +69,14 @@ func show(
 	return client.IgnoreNotFound(api.Status().Patch(ctx, to, client.MergeFrom(set)))
 }
 
-// setInOrder says how the last planned change went, as far as this replica knows.
-func (c *Controller) setInOrder(status *v1alpha1.LeaderResourceSetStatus, set *v1alpha1.LeaderResourceSet) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.state(set)
+// showOrder says how the last planned change went, as far as this replica knows.
+func (s *setState) showOrder(status *v1alpha1.LeaderResourceSetStatus, now time.Time) {
 	if s.last == nil {
 		return
 	}
 	is := metav1.Condition{
 		Type: v1alpha1.ConditionInOrder, ObservedGeneration: status.ObservedGeneration,
-		LastTransitionTime: metav1.NewTime(c.Clock.Now().Wall), Status: metav1.ConditionTrue, Reason: string(reason.InOrder),
+		LastTransitionTime: metav1.NewTime(now), Status: metav1.ConditionTrue, Reason: string(reason.InOrder),
 		Message: "the last planned change has waited until the old leader's cluster had given way",
 	}
 	if s.late != "" {

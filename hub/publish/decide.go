@@ -99,7 +99,9 @@ func (l *leaseSyncer) decide(now lease.Reading, may, answered bool) step {
 		return step{action: read}
 	case l.blocked():
 		return l.awaitWatch(now)
-	case l.newerThanRecord(now):
+	case l.want.Role != assign.Absent && l.known.newerThan(l.want.Term.Epoch, now):
+		l.status.Newer = l.known.content.Epoch
+		l.status.Problem, l.status.Message = reason.LeaseLost, "the Lease is newer than the record"
 		return step{}
 	case now.Boot < l.retryAt && l.want.Role != assign.Absent: // the member changes what is written
 		l.status.Problem, l.status.Message = l.status.Failing, l.status.Failure
@@ -121,20 +123,12 @@ func (l *leaseSyncer) decide(now lease.Reading, may, answered bool) step {
 	return step{}
 }
 
-// newerThanRecord reports whether the Lease is sealed and newer than the record, and records that in the status.
-// Such a Lease was read at the start of the tenure, or written by an overlapping tenure. Or it was left in a member
-// that was away when its namespace was forgotten. The controller raises the record above it. Until that is
-// persisted, nothing is written. A Lease with an epoch that no hub can have granted yet is ignored by readers, and
-// replaced.
-func (l *leaseSyncer) newerThanRecord(now lease.Reading) bool {
-	c := l.known.content
-	if l.want.Role == assign.Absent || !l.known.sealed || c.Epoch <= l.want.Term.Epoch ||
-		!lease.PlausibleEpoch(now.Wall, c.Epoch) {
-		return false
-	}
-	l.status.Newer = c.Epoch
-	l.status.Problem, l.status.Message = reason.LeaseLost, "the Lease is newer than the record"
-	return true
+// newerThan reports whether the Lease is sealed and newer than the record, which has this epoch. Such a Lease was read
+// at the start of the tenure, or written by an overlapping tenure. Or it was left in a member that was away when its
+// namespace was forgotten. The controller raises the record above it. Until that is persisted, nothing is written. A
+// Lease with an epoch that no hub can have granted yet is ignored by readers, and replaced.
+func (k *known) newerThan(epoch int64, now lease.Reading) bool {
+	return k.sealed && k.content.Epoch > epoch && lease.PlausibleEpoch(now.Wall, k.content.Epoch)
 }
 
 // hold changes nothing, unless an edit of the Lease promises more than was sent. It also rereads a Lease that
@@ -257,7 +251,7 @@ func (l *leaseSyncer) renewalFailed(now lease.Reading) bool {
 }
 
 // write replaces the known Lease by one with this term. A Lease with a higher epoch was edited (see
-// newerThanRecord). The guard lets no epoch fall, so that Lease is removed first.
+// newerThan). The guard lets no epoch fall, so that Lease is removed first.
 func (l *leaseSyncer) write(term lease.Term) step {
 	c := lease.Content{
 		Term: term, Namespace: l.key.Namespace, Name: l.key.Name,

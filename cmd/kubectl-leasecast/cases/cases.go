@@ -1,4 +1,5 @@
-package main
+// Package cases asks the hub what its decisions rest on.
+package cases
 
 import (
 	"bufio"
@@ -27,57 +28,62 @@ import (
 )
 
 const (
-	// casesTimeout bounds how long the hub is asked; forwardTimeout is the part of it for the way there.
-	casesTimeout, forwardTimeout = 45 * time.Second, 10 * time.Second
+	// timeout bounds how long the hub is asked; forwardTimeout is the part of it for the way there.
+	timeout, forwardTimeout = 45 * time.Second, 10 * time.Second
 	// maxCase bounds what is read of one namespace, in bytes.
 	maxCase = 1 << 20
 	// metricsPort is the port of the hub's metrics in config/manager.
 	metricsPort = 8443
 )
 
-// addCases asks the hub what its decisions rest on. Where that fails, times are not known.
-func (p *plugin) addCases(ctx context.Context, s *snapshot) error {
-	ctx, cancel := context.WithTimeout(ctx, casesTimeout)
+// Hub is the hub that is asked.
+type Hub struct {
+	// Config leads to the management cluster's API server.
+	Config *rest.Config
+	// Namespace is the one that the hub runs in, and Holder the identity of the replica that decides.
+	Namespace, Holder string
+	// Address is where the replica's metrics port can be reached on this machine, or empty: through the API server.
+	Address string
+	// Version is the one that the hub must have.
+	Version string
+}
+
+// Read returns what the hub's decisions on the namespaces of a fleet rest on, by namespace.
+func Read(ctx context.Context, h Hub, fleet string) (map[string]decide.Case, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	config, err := p.flags.ToRESTConfig()
+	api, err := kubernetes.NewForConfig(h.Config)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	api, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	review, err := api.CoreV1().ServiceAccounts(p.hubNamespace).CreateToken(ctx, hub.CasesAccount,
+	review, err := api.CoreV1().ServiceAccounts(h.Namespace).CreateToken(ctx, hub.CasesAccount,
 		&authenticationv1.TokenRequest{
 			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](600)},
 		}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("token of the account %s: %w", hub.CasesAccount, err)
+		return nil, fmt.Errorf("token of the account %s: %w", hub.CasesAccount, err)
 	}
-	address, stop, err := p.reach(ctx, config, api, s.hub.holder)
+	address, stop, err := h.reach(ctx, api)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer stop()
-	s.cases, err = readCases(ctx, address, s.fleet, review.Status.Token)
-	return err
+	return h.read(ctx, address, fleet, review.Status.Token)
 }
 
 // reach returns a local address that leads to the metrics port of the replica that decides.
-func (p *plugin) reach(
-	ctx context.Context, config *rest.Config, api kubernetes.Interface, holder string,
-) (address string, stop func(), err error) {
-	if p.hubAddress != "" {
-		host, _, err := net.SplitHostPort(p.hubAddress)
+func (h Hub) reach(ctx context.Context, api kubernetes.Interface) (address string, stop func(), err error) {
+	if h.Address != "" {
+		host, _, err := net.SplitHostPort(h.Address)
 		if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
 			return "", nil, fmt.Errorf("--hub-address=%q: give an address of this machine, such as 127.0.0.1:8443 where "+
-				"kubectl port-forward listens: its certificate is not checked", p.hubAddress)
+				"kubectl port-forward listens: its certificate is not checked", h.Address)
 		}
-		return p.hubAddress, func() {}, nil
+		return h.Address, func() {}, nil
 	}
-	pod, _, _ := strings.Cut(holder, "_") // the identity begins with the host name
-	to := api.CoreV1().RESTClient().Post().Resource("pods").Namespace(p.hubNamespace).Name(pod).SubResource("portforward")
-	return forward(ctx, config, to.URL())
+	pod, _, _ := strings.Cut(h.Holder, "_") // the identity begins with the host name
+	to := api.CoreV1().RESTClient().Post().Resource("pods").Namespace(h.Namespace).Name(pod).SubResource("portforward")
+	return forward(ctx, h.Config, to.URL())
 }
 
 // forward has the API server forward a local port to the hub's.
@@ -112,8 +118,8 @@ func forward(ctx context.Context, config *rest.Config, to *url.URL) (address str
 	return fmt.Sprintf("127.0.0.1:%d", local[0].Local), stop, nil
 }
 
-// readCases reads the cases of a fleet from the hub at an address of this machine.
-func readCases(ctx context.Context, address, fleet, token string) (map[string]decide.Case, error) {
+// read reads the cases of a fleet from the hub at an address of this machine.
+func (h Hub) read(ctx context.Context, address, fleet, token string) (map[string]decide.Case, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
 		"https://"+address+hub.CasesPath+"?namespace="+url.QueryEscape(fleet), nil)
 	if err != nil {
@@ -134,8 +140,8 @@ func readCases(ctx context.Context, address, fleet, token string) (map[string]de
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, 512))
 		return nil, fmt.Errorf("the hub answers %s: %s", answer.Status, strings.TrimSpace(string(text)))
 	}
-	if is := answer.Header.Get(hub.VersionHeader); is != version {
-		return nil, fmt.Errorf("the hub is %q, and this plugin is %q: install the plugin of the hub's release", is, version)
+	if is := answer.Header.Get(hub.VersionHeader); is != h.Version {
+		return nil, fmt.Errorf("the hub is %q, and this plugin is %q: install the plugin of the hub's release", is, h.Version)
 	}
 	cases, lines := map[string]decide.Case{}, bufio.NewScanner(answer.Body)
 	lines.Buffer(nil, maxCase)
