@@ -65,8 +65,8 @@ func (v *Snapshot) assignment(p Plan, m *Member, duration time.Duration, first b
 	return a
 }
 
-// isFor reports whether the hub writes Leases in a member under the policy, which may be nil. A policy of which only the
-// record is known is for one member.
+// isFor reports whether the hub writes Leases in a member under the policy, which may be nil. A policy of which only
+// the record is known is for one member.
 func (p *Policy) isFor(member string) bool {
 	return p == nil || p.onlyFor == "" || p.onlyFor == member
 }
