@@ -53,7 +53,7 @@ func argocdManifests(t *testing.T) string {
 func (w *world) installArgoCD(manifests string) {
 	hub := w.Servers.Hub()
 	harness.Get(envtest.InstallCRDs(hub.AdminConfig(), envtest.CRDInstallOptions{
-		Paths: []string{filepath.Join(manifests, "crds")}, ErrorIfPathMissing: true,
+		Paths: []string{filepath.Join(manifests, "crds")}, ErrorIfPathMissing: true, MaxTime: time.Minute,
 	}))(w.T)
 	for _, folder := range []string{"config", "applicationset-controller"} {
 		w.kubectl(hub, "-n", w.Fleet, "apply", "-k", filepath.Join(manifests, "base", folder))
