@@ -25,7 +25,7 @@ import (
 func (w *world) awaitIn(set, cluster string, objects int32, problem string) {
 	w.T.Helper()
 	w.Eventually(fmt.Sprintf("set %s has %d objects in %s, with the problem %q", set, objects, cluster, problem),
-		time.Minute, func() error {
+		2*time.Minute, func() error {
 			o := &v1alpha1.LeaderResourceSet{}
 			must.Do(w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: set}, o))
 			i := slices.IndexFunc(o.Status.Clusters, func(c v1alpha1.ClusterResources) bool { return c.Name == cluster })
