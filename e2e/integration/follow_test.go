@@ -253,7 +253,7 @@ func TestObjectsFollowTheirSources(t *testing.T) {
 		})
 	w.setting("south", a, "one", "")
 	w.setting("west", a, "one", "map[a:v]")
-	t.Log("a source of 1 MiB, the most of a ConfigMap, which the race detector makes slow to parse: it is read rarely")
+	t.Log("a source of 1 MiB, the most of a ConfigMap, which the race detector makes slow to parse: it is rarely read")
 	harness.Edit(t, w.Hub, set, func(o *v1alpha1.LeaderResourceSet) { o.Spec.IntervalSeconds = 600 })
 	long := strings.Repeat("x", 1<<20-len(settings("large", "a: ")))
 	w.source("late", settings("large", "a: "+long))

@@ -72,8 +72,8 @@ func (w *world) lost() time.Duration { return w.silent() + w.term() }
 const (
 	// soon is how long something may take that the hub does at once.
 	soon = 10 * time.Second
-	// measured is how long it may take that all clocks are measured to within ε. Answers show whole seconds, so one has to
-	// come soon after a second begins.
+	// measured is how long it may take that all clocks are measured to within ε. Answers show whole seconds, so one has
+	// to come soon after a second begins.
 	measured = 2 * soon
 	// firstElection is how long the first leader of a namespace may take: it waits for better clusters.
 	firstElection = soon + v1alpha1.DefaultInitialDelay + 5*time.Second
