@@ -69,7 +69,7 @@ func show(
 	return client.IgnoreNotFound(api.Status().Patch(ctx, to, client.MergeFrom(set)))
 }
 
-// showOrder says how the last planned change went, as far as this replica knows.
+// showOrder says how the last planned change went, as far as this replica knows. The caller holds the lock.
 func (s *setState) showOrder(status *v1alpha1.LeaderResourceSetStatus, now time.Time) {
 	if s.last == nil {
 		return

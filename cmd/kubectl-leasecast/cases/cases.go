@@ -1,4 +1,4 @@
-// Package cases asks the hub what its decisions rest on.
+// Package cases asks the hub what its decisions rest on, for kubectl leasecast what-if.
 package cases
 
 import (
@@ -42,13 +42,14 @@ type Hub struct {
 	Config *rest.Config
 	// Namespace is the one that the hub runs in, and Holder the identity of the replica that decides.
 	Namespace, Holder string
-	// Address is where the replica's metrics port can be reached on this machine, or empty: through the API server.
+	// Address is where its metrics port can be reached on this machine, as by --hub-address: a loopback IP address with a
+	// port. Empty: through the API server.
 	Address string
-	// Version is the one that the hub must have.
+	// Version is the plugin's. A hub of another version is an error.
 	Version string
 }
 
-// Read returns what the hub's decisions on the namespaces of a fleet rest on, by namespace.
+// Read returns what the hub's decisions on the namespaces of a fleet rest on, by namespace. It takes 45 s at most.
 func Read(ctx context.Context, h Hub, fleet string) (map[string]decide.Case, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -68,7 +69,7 @@ func Read(ctx context.Context, h Hub, fleet string) (map[string]decide.Case, err
 		return nil, err
 	}
 	defer stop()
-	return h.read(ctx, address, fleet, review.Status.Token)
+	return h.ask(ctx, address, fleet, review.Status.Token)
 }
 
 // reach returns a local address that leads to the metrics port of the replica that decides.
@@ -118,8 +119,8 @@ func forward(ctx context.Context, config *rest.Config, to *url.URL) (address str
 	return fmt.Sprintf("127.0.0.1:%d", local[0].Local), stop, nil
 }
 
-// read reads the cases of a fleet from the hub at an address of this machine.
-func (h Hub) read(ctx context.Context, address, fleet, token string) (map[string]decide.Case, error) {
+// ask reads the cases of a fleet from the hub at an address of this machine.
+func (h Hub) ask(ctx context.Context, address, fleet, token string) (map[string]decide.Case, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
 		"https://"+address+hub.CasesPath+"?namespace="+url.QueryEscape(fleet), nil)
 	if err != nil {
