@@ -31,8 +31,8 @@ import (
 	"github.com/leasecast/leasecast/e2e/must"
 )
 
-// followed is how long it may take until a set is in place, or its status shows that. The hub retries what failed within
-// 5 s, and asks again within 3.3 s for a kind that was not served.
+// followed is how long it may take until a set is in place, or its status shows that. The hub retries what failed
+// within 5 s, and asks again within 3.3 s for a kind that was not served.
 const followed = soon + 5*time.Second + 3300*time.Millisecond
 
 // allow applies a folder of config in members: fencing, follow or requires.

@@ -1,4 +1,4 @@
-// Package cases asks the hub what its decisions rest on, for kubectl leasecast what-if.
+// Package cases asks the hub what its decisions rest on. With that, the plugin foresees how long changes take.
 package cases
 
 import (
