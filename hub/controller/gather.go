@@ -15,16 +15,6 @@ import (
 
 // gather collects everything that a decision rests on. Caches can only be late.
 func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (v *decide.Snapshot, err error) {
-	policies, err := c.policies.valid(ctx, key.Namespace)
-	if err != nil {
-		return nil, fmt.Errorf("policies of %s: %w", key.Namespace, err)
-	}
-	bounds := decide.BoundsOf(policies)
-	sealed, err := c.seals.of(ctx, key.Namespace, bounds.Skew)
-	if err != nil {
-		return nil, err
-	}
-	v = &decide.Snapshot{HubID: c.HubID, Skew: max(bounds.Skew, sealed.Largest().Skew)}
 	e, err := c.ledger.Take(ctx, key)
 	defer func() {
 		if err != nil {
@@ -34,9 +24,20 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (v *d
 	if err != nil {
 		return nil, err
 	}
-	v.Entry = e
 	members := c.source.Members(key.Namespace)
-	v.Members = make([]decide.Member, 0, len(members))
+	policies, err := c.policies.valid(ctx, key.Namespace, members)
+	if err != nil {
+		return nil, fmt.Errorf("policies of %s: %w", key.Namespace, err)
+	}
+	bounds := decide.BoundsOf(policies)
+	sealed, err := c.seals.of(ctx, key.Namespace, bounds.Skew)
+	if err != nil {
+		return nil, err
+	}
+	v = &decide.Snapshot{
+		Entry: e, HubID: c.HubID, Skew: max(bounds.Skew, sealed.Largest().Skew),
+		Members: make([]decide.Member, 0, len(members)),
+	}
 	for _, m := range members {
 		is, err := c.members.lookAt(ctx, m, key.Name)
 		if err != nil {

@@ -87,7 +87,7 @@ func managedAll(t *testing.T, c *Controller) map[string]bool {
 
 func conditionOf(t *testing.T, c *Controller) (metav1.Condition, time.Duration) {
 	t.Helper()
-	policies, err := c.policies.valid(t.Context(), "fleet")
+	policies, err := c.policies.valid(t.Context(), "fleet", c.source.Members("fleet"))
 	must(t, err)
 	i := slices.IndexFunc(policies, func(p *decide.Policy) bool { return p.Object.Name == "shops" })
 	return c.lone.allManaged(t.Context(), policies[i])

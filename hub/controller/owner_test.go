@@ -126,7 +126,7 @@ func TestPolicyThatOwnsNoNamespaceFencesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			policies, err := c.policies.valid(t.Context(), "fleet")
+			policies, err := c.policies.valid(t.Context(), "fleet", c.source.Members("fleet"))
 			must(t, err)
 			m := fleet.Member{Key: eastKey}
 			lost := func(p *decide.Policy) ([]string, error) { return c.policies.lostIn(t.Context(), p, policies, m) }
@@ -159,7 +159,7 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 			at := testStart
 			at.Boot += alone + after
 			c.Clock = fixedClock(at)
-			policies, err := c.policies.valid(t.Context(), "fleet")
+			policies, err := c.policies.valid(t.Context(), "fleet", c.source.Members("fleet"))
 			if err == nil {
 				again, err = c.seals.lower(t.Context(), "fleet", policies)
 			}
@@ -228,7 +228,7 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 		later := c.Clock.Now()
 		later.Boot++
 		c.Clock = fixedClock(later)
-		policies, err := c.policies.valid(t.Context(), "fleet")
+		policies, err := c.policies.valid(t.Context(), "fleet", c.source.Members("fleet"))
 		must(t, err)
 		if _, err := c.seals.lower(t.Context(), "fleet", policies); !errors.Is(err, errRefused) {
 			t.Fatalf("the write did not fail: %v", err)
@@ -244,7 +244,7 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 		at(0)
 		api, refusal := c.Client.(testAPI), errRefused
 		c.Seals = seal.NewStore(api, refusing(api, &refusal, "update"))
-		policies, err := c.policies.valid(t.Context(), "fleet")
+		policies, err := c.policies.valid(t.Context(), "fleet", c.source.Members("fleet"))
 		must(t, err)
 		later := c.Clock.Now()
 		later.Boot += slow.Total()

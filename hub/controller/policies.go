@@ -24,14 +24,14 @@ type policies struct {
 	changes int                         // how often one has changed
 }
 
-// valid returns the policies of a fleet, oldest first, each in its last valid version.
-func (r *policies) valid(ctx context.Context, fleetName string) ([]*decide.Policy, error) {
+// valid returns the policies of a fleet with these members, oldest first, each in its last valid version.
+func (r *policies) valid(ctx context.Context, fleetName string, members []fleet.Member) ([]*decide.Policy, error) {
 	stored, err := listPolicies(ctx, r.Client, fleetName)
 	if err != nil {
 		return nil, err
 	}
 	ps := r.versions.LastValid(fleetName, stored)
-	decide.ShareLocks(ps, r.source.Members(fleetName), func(p *decide.Policy) bool {
+	decide.ShareLocks(ps, members, func(p *decide.Policy) bool {
 		return r.lostItsNamespace(ctx, p, ps)
 	})
 	return ps, nil
@@ -46,7 +46,7 @@ func (r *policies) asShown(ctx context.Context, fleetName string) ([]*decide.Pol
 	if shown != nil {
 		return shown, nil
 	}
-	read, err := r.valid(ctx, fleetName)
+	read, err := r.valid(ctx, fleetName, r.source.Members(fleetName))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.changes == changes {

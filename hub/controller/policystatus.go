@@ -61,7 +61,7 @@ func (st *policyStatuses) reconcilePolicy(ctx context.Context, req mcreconcile.R
 	if !st.Tenure.Holds() {
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
-	policies, err := st.policies.valid(ctx, req.Namespace)
+	policies, err := st.policies.valid(ctx, req.Namespace, st.source.Members(req.Namespace))
 	if err != nil {
 		return reconcile.Result{}, err
 	}

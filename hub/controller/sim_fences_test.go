@@ -235,7 +235,8 @@ func (s *simWorker) want() {
 		return
 	}
 	ctx, m := context.Background(), fleet.Member{Key: s.ct.key()}
-	policies, err := r.controller.policies.valid(ctx, simFleet)
+	c := r.controller
+	policies, err := c.policies.valid(ctx, simFleet, c.source.Members(simFleet))
 	if err != nil {
 		panic(err)
 	}

@@ -138,7 +138,7 @@ func (s *sources) namespacesOf(ctx context.Context, fleetName string) []types.Na
 	for _, p := range s.members.publishers(fleetName) {
 		names.Insert(p.MayHaveWritten()...)
 	}
-	policies, err := s.policies.valid(ctx, fleetName)
+	policies, err := s.policies.valid(ctx, fleetName, s.source.Members(fleetName))
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Policies could not be listed", "fleet", fleetName)
 	}

@@ -40,7 +40,7 @@ func (h workersHub) Fences(ctx context.Context, key fleet.Key) (fs []guard.Fence
 	if !ok {
 		return nil, nil, nil
 	}
-	policies, err := h.policies.valid(ctx, key.Fleet)
+	policies, err := h.policies.valid(ctx, key.Fleet, h.source.Members(key.Fleet))
 	if err != nil {
 		return nil, nil, err
 	}
