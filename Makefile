@@ -72,8 +72,8 @@ up: k8s build $(KUSTOMIZE) ## Start the demo's fleet and leave it running: what 
 down: ## Stop the fleet that `make up` started
 	$(RUN) ./e2e/drill down
 
-# Which measurements to make: steady, blackhole, reader, failover, handover, change, drain, fence, renewal, look, fifty,
-# follow. None: all.
+# Which measurements to make: steady, blackhole, reader, failover, handover, change, mass, drain, fence, renewal, look,
+# follow, fifty. None: all.
 PARTS :=
 
 .PHONY: bench

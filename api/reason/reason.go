@@ -22,7 +22,7 @@ const (
 	Adopted Reason = "Adopted"
 	// Moved: the record came from another hub, and this hub has not taken all its Leases yet.
 	Moved Reason = "Moved"
-	// Resumed: the leader answered again while its term was draining.
+	// Resumed: the leader answered again before its term was over.
 	Resumed Reason = "Resumed"
 	// NoCandidate: no cluster is eligible, so no cluster leads.
 	NoCandidate Reason = "NoCandidate"

@@ -39,7 +39,7 @@ type NamespaceLeader struct {
 
 // RecordState is where a namespace is between one leader and the next.
 //
-// +kubebuilder:validation:Enum=Vacant;Leading;Draining;Retired
+// +kubebuilder:validation:Enum=Vacant;Leading;Ending;Retired
 type RecordState string
 
 const (
@@ -47,9 +47,9 @@ const (
 	StateVacant RecordState = "Vacant"
 	// StateLeading: the hub renews the leader's Lease.
 	StateLeading RecordState = "Leading"
-	// StateDraining: the hub no longer renews the leader's Lease. It grants the next term when
+	// StateEnding: the hub no longer renews the leader's Lease. It grants the next term when
 	// everything that it promised to the leader has passed.
-	StateDraining RecordState = "Draining"
+	StateEnding RecordState = "Ending"
 	// StateRetired: no policy claims the namespace. The record stays until everything
 	// promised has passed.
 	StateRetired RecordState = "Retired"
@@ -64,7 +64,7 @@ const NoHub = "none"
 // +kubebuilder:validation:XValidation:rule="self.state != 'Leading' || has(self.leader) && has(self.epoch) && has(self.leaseDurationSeconds) && has(self.leaseName)",message="a record that is Leading has leader, epoch, leaseDurationSeconds and leaseName"
 // +kubebuilder:validation:XValidation:rule="self.state != 'Vacant' || !has(self.leader)",message="a record that is Vacant has no leader"
 type NamespaceLeaderSpec struct {
-	// leader is the Cluster that leads, or that is being drained. It is absent when nobody leads.
+	// leader is the Cluster that leads, or whose term ends. It is absent when nobody leads.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

@@ -95,7 +95,7 @@ func TestADrainWaitsForTheNamespacesThatItMoves(t *testing.T) {
 	}{
 		"it leads":              {leading("shop", "east"), false, "1 namespaces are left to move"},
 		"another Cluster leads": {leading("shop", "west"), true, "0 namespaces are left to move"},
-		"its term drains": {leading("shop", "east", set(v1alpha1.StateDraining, "west")), false,
+		"its term ends": {leading("shop", "east", set(v1alpha1.StateEnding, "west")), false,
 			"1 namespaces are left to move"},
 		"no other may lead": {leading("shop", "east", set(v1alpha1.StateLeading, "")), false,
 			"1 namespaces are left to move; no other Cluster may lead 1 of them"},

@@ -54,7 +54,7 @@ func (s *snapshot) explain(t *table, r *v1alpha1.NamespaceLeader) error {
 	} else if r.Status.Message != "" {
 		t.line("%s", r.Status.Message)
 	}
-	if spec.NotBefore != nil && spec.State == v1alpha1.StateDraining {
+	if spec.NotBefore != nil && spec.State == v1alpha1.StateEnding {
 		t.line("%s:", notBefore(spec))
 		t.line("  the last promise of %ds, and a clock skew of %dms%s", spec.LeaseDurationSeconds,
 			spec.MaxClockSkewMilliseconds, stopTime(spec))
@@ -92,7 +92,7 @@ func (s *snapshot) inWords(r *v1alpha1.NamespaceLeader) string {
 		}
 		began := cmp.Or(spec.AcquireTime, spec.Since, &metav1.MicroTime{})
 		return fmt.Sprintf("%s leads since %s, in epoch %d; %s", spec.Leader, ago(s.at, began.Time), spec.Epoch, next)
-	case v1alpha1.StateDraining:
+	case v1alpha1.StateEnding:
 		return fmt.Sprintf("the term of %s ends (%s); next is %s", spec.Leader, spec.Reason, cmp.Or(spec.Next, "nobody yet"))
 	case v1alpha1.StateRetired:
 		return "no policy selects the namespace any more; the record goes when all promises have passed"

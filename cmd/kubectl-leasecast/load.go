@@ -209,7 +209,7 @@ func (s *snapshot) untilGone(r *v1alpha1.NamespaceLeader) time.Time {
 	switch {
 	case s.hub.unknown != "" || s.hub.alive(s.at):
 		return time.Time{}
-	case r.Spec.State == v1alpha1.StateDraining && r.Spec.NotBefore != nil:
+	case r.Spec.State == v1alpha1.StateEnding && r.Spec.NotBefore != nil:
 		return r.Spec.NotBefore.Time
 	case r.Spec.State != v1alpha1.StateLeading:
 		return time.Time{}

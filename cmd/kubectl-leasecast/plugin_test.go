@@ -261,7 +261,7 @@ func TestExplainSaysWhenTheNextTermBegins(t *testing.T) {
 		"a fence is void": {func(s *v1alpha1.NamespaceLeaderSpec) { s.Fence = fence(ptr.To(true)) }, earliest},
 	} {
 		r := leading("shop", "east", func(r *v1alpha1.NamespaceLeader) {
-			r.Spec.State, r.Spec.NotBefore = v1alpha1.StateDraining, micro(-10250*time.Millisecond)
+			r.Spec.State, r.Spec.NotBefore = v1alpha1.StateEnding, micro(-10250*time.Millisecond)
 			test.change(&r.Spec)
 		})
 		got, err := run(well(r), []client.Object{elected(time.Second)}, "explain", "shop")

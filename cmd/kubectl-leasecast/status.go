@@ -177,7 +177,7 @@ func attention(s *snapshot, r *v1alpha1.NamespaceLeader) (problem, bool) {
 		}
 		late := r.Spec.Since == nil || s.at.Sub(r.Spec.Since.Time) > writtenWithin
 		return is, late && !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionReady)
-	case v1alpha1.StateDraining:
+	case v1alpha1.StateEnding:
 		return is, !election.Planned(r.Spec.Reason)
 	case v1alpha1.StateRetired:
 		return is, false

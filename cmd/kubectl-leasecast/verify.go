@@ -277,7 +277,7 @@ func disagrees(r *v1alpha1.NamespaceLeader, l lease.Content, cluster, fleet stri
 	case l.Epoch > r.Spec.Epoch:
 		return fmt.Sprintf("its Lease has epoch %d, above the record's %d", l.Epoch, r.Spec.Epoch)
 	case l.LeadsHere() && l.Live(now) && !leads &&
-		(r.Spec.State != v1alpha1.StateDraining || r.Spec.Leader != cluster):
+		(r.Spec.State != v1alpha1.StateEnding || r.Spec.Leader != cluster):
 		return fmt.Sprintf("its Lease lets it lead, and by the record %s leads", cmp.Or(r.Spec.Leader, "nobody"))
 	case leads && l.Holder != lease.Identity(cluster, fleet):
 		return fmt.Sprintf("it leads by the record, and its Lease names %q", l.Holder)

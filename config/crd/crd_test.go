@@ -27,13 +27,13 @@ func TestRecordIsCheckedWhenItIsWritten(t *testing.T) {
 	}{
 		"as it is":        {func(*record) {}, admitted},
 		"an epoch before": {func(o *record) { o.Spec.Epoch-- }, falls},
-		"no epoch":        {func(o *record) { o.Spec.State, o.Spec.Epoch = v1alpha1.StateDraining, 0 }, falls},
+		"no epoch":        {func(o *record) { o.Spec.State, o.Spec.Epoch = v1alpha1.StateEnding, 0 }, falls},
 		"no epoch that no Lease can have": {
 			func(o *record) { o.Spec.Epoch = 1 << 31 }, "less than or equal to 2147483647",
 		},
 		"nobody leads":              {in(v1alpha1.StateVacant), admitted},
 		"a leader that nobody is":   {func(o *record) { o.Spec.State = v1alpha1.StateVacant }, led},
-		"a term that ends":          {func(o *record) { o.Spec.State = v1alpha1.StateDraining }, admitted},
+		"a term that ends":          {func(o *record) { o.Spec.State = v1alpha1.StateEnding }, admitted},
 		"retired":                   {in(v1alpha1.StateRetired), admitted},
 		"Leading, without a leader": {func(o *record) { o.Spec.Leader = "" }, incomplete},
 		"Leading, without a D":      {func(o *record) { o.Spec.LeaseDurationSeconds = 0 }, incomplete},

@@ -30,7 +30,7 @@ func measureDrain(ctx context.Context, b *bench) {
 	must.Do(b.Await(ctx, drainLimit, fmt.Sprintf("%d namespaces have moved", changed), func(context.Context) error {
 		for _, s := range records.Take() {
 			name, is := s.Object.Name, s.Object.Spec
-			if delete(moving, name); is.State == v1alpha1.StateDraining && is.Reason == reason.Drained {
+			if delete(moving, name); is.State == v1alpha1.StateEnding && is.Reason == reason.Drained {
 				moving[name] = true
 			}
 			moved[name] = is.State == v1alpha1.StateLeading && is.Leader != clusters[0]

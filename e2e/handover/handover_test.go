@@ -98,7 +98,7 @@ func (s *testbed) changes() []harness.Change {
 // revoked waits until the record and the leader's Lease show that the term is revoked.
 func (s *testbed) revoked() {
 	harness.Must(s.t, s.Await(s.t.Context(), patience, "the term is revoked", func(ctx context.Context) error {
-		if r := must.Get(s.Record(ctx, namespace)); r.Spec.State != v1alpha1.StateDraining || r.Spec.RevokedEpoch == 0 {
+		if r := must.Get(s.Record(ctx, namespace)); r.Spec.State != v1alpha1.StateEnding || r.Spec.RevokedEpoch == 0 {
 			return fmt.Errorf("state %s, revoked epoch %d: %s", r.Spec.State, r.Spec.RevokedEpoch, r.Status.Message)
 		}
 		seen := s.view.Leases[s.leader].Seen()

@@ -100,11 +100,6 @@ func AwaitSync(t testing.TB, m *member.Member) {
 	Must(t, m.WaitForSync(ctx))
 }
 
-// Registration is one for clients of this configuration.
-func Registration(t testing.TB, cfg *rest.Config, namespace string) *member.Registration {
-	return &member.Registration{Namespace: namespace, Client: Get(rest.HTTPClientFor(cfg))(t)}
-}
-
 // PutLease writes a member's Lease of a namespace as a hub does, for tests of readers. cluster is the name that Leases
 // give the member.
 func PutLease(ctx context.Context, c client.Client, namespace, cluster string, t lease.Term) error {

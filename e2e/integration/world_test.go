@@ -235,7 +235,7 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 		t.Errorf("granted at %v, when a reader with that clock may have acted until %v", r.Spec.AcquireTime, bound)
 	}
 	if !slices.ContainsFunc(r.Status.History, func(c v1alpha1.Change) bool {
-		return c.State == v1alpha1.StateDraining && c.Reason == reason.ClockSkewed && c.Leader == "east"
+		return c.State == v1alpha1.StateEnding && c.Reason == reason.ClockSkewed && c.Leader == "east"
 	}) {
 		t.Errorf("the record does not say why: %+v", r.Status.History)
 	}

@@ -23,7 +23,7 @@ var choosing = []mutant{
 	{"10: a clock that contradicts the hub's costs a leader its term, although no clock agrees", ofExplain,
 		"hub/decide.HubClockInDoubt",
 		`!has(skew.Within)`, `!has(skew.Within) && !has(skew.Unknown)`},
-	{"10: a successor need not be written first", ofElection, "hub/election.drain",
+	{"10: a successor need not be written first", ofElection, "hub/election.awaitEnd",
 		`!c.Prepared && c.Name != r.Leader && !s.stale()`, `false`},
 
 	{"11: a paused cluster is newly chosen", ofElection, "hub/election.mayGoOn",
@@ -36,7 +36,7 @@ var choosing = []mutant{
 		`true || lowered || !ok && c.Priority > before`},
 	{"12: a leader that begins to answer has no time", ofElection, "hub/election.whyDepose",
 		`notReady(holder) && timeToAnswer(now, p, s) > 0`, `false`},
-	{"12: a leader that cannot be reached is forgotten", ofElection, "hub/election.drain",
+	{"12: a leader that cannot be reached is forgotten", ofElection, "hub/election.awaitEnd",
 		`comesBack(s, cs)`, `false`},
 	{"12: a planned change leaves a leader whose fence is missing", ofElection, "hub/election.whyDepose",
 		`holder.Unfenced != FenceInForce`, `false`},

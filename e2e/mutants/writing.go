@@ -36,7 +36,7 @@ var writing = []mutant{
 	{"3: a sealed Lease that is newer than the record is overwritten", ofPublish, "hub/publish.leaseSyncer.decide",
 		`l.known.newerThan(l.want.Term.Epoch, now)`, `false`},
 
-	{"4: a draining leader is renewed", simulation, "hub/election.Assign",
+	{"4: the leader of an ending term is renewed", simulation, "hub/election.Assign",
 		`if r.Revoked != 0 {
 			a.Role, a.Revoked = assign.Revoke, a.Term
 			a.Term.Holder, a.Term.Epoch = "", r.Epoch
@@ -49,7 +49,7 @@ var writing = []mutant{
 		}`},
 	{"4: the expiry is computed while renewals go on", ofElection, "hub/election.lead",
 		`!s.Sent.Final`, `false`},
-	{"4: the expiry that another tenure computed is trusted", simulation, "hub/election.drain",
+	{"4: the expiry that another tenure computed is trusted", simulation, "hub/election.awaitEnd",
 		`b := promiseExpiry(s, p.bounds())`,
 		`b := promiseExpiry(s, p.bounds())
 		if s.Sent.Until.IsZero() && !s.Record.NotBefore.IsZero() {

@@ -37,7 +37,7 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 		return func(c *Controller, f *fakeMembers, api testAPI) {
 			c.Tenure, f.verdict.Next = succeeding(t, testStart, 6*time.Second, later-70500*time.Millisecond), health
 			changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
-				o.Spec.State, o.Spec.Reason = v1alpha1.StateDraining, "PriorityChanged"
+				o.Spec.State, o.Spec.Reason = v1alpha1.StateEnding, "PriorityChanged"
 			})
 		}
 	}

@@ -106,7 +106,7 @@ func TestNobodyWaitsForALeaderThatHasLongToRecover(t *testing.T) {
 	})
 	old.down = true
 	w.await("it is not replaced", w.timings.Duration, func() bool {
-		return w.hub.records[ns].Spec.State == v1alpha1.StateDraining
+		return w.hub.records[ns].Spec.State == v1alpha1.StateEnding
 	})
 	old.down = false
 	w.run(w.now + w.timings.Duration) // its term is over

@@ -33,7 +33,7 @@ func TestLabelsOfAClusterShowWhatItLeads(t *testing.T) {
 		"it leads":      {record(func(*v1alpha1.NamespaceLeaderSpec) {}), true, false, 0},
 		"another leads": {record(func(s *v1alpha1.NamespaceLeaderSpec) { s.Leader = "west" }), false, false, 0},
 		"its term ends": {
-			record(func(s *v1alpha1.NamespaceLeaderSpec) { s.State = v1alpha1.StateDraining }), false, false, 0,
+			record(func(s *v1alpha1.NamespaceLeaderSpec) { s.State = v1alpha1.StateEnding }), false, false, 0,
 		},
 		"the record names another policy": {
 			record(func(s *v1alpha1.NamespaceLeaderSpec) { s.Policy = "desks" }), false, false, 0,

@@ -83,7 +83,7 @@ func (f *following) place(ctx context.Context, namespace types.NamespacedName) (
 			}
 		}
 	}
-	leadsOn := record.State == v1alpha1.StateDraining && record.Next == record.Leader // in a new term
+	leadsOn := record.State == v1alpha1.StateEnding && record.Next == record.Leader // in a new term
 	if record.State == v1alpha1.StateLeading || leadsOn {
 		p.Leader, p.Epoch = record.Leader, record.Epoch
 	}

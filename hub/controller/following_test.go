@@ -28,13 +28,13 @@ func TestPlaceOfResourceSets(t *testing.T) {
 	}{
 		"east leads": {func(*v1alpha1.NamespaceLeaderSpec) {},
 			follow.Place{Managed: true, Leader: "east", Epoch: 20, Clusters: covered}},
-		"its term ends": {func(s *v1alpha1.NamespaceLeaderSpec) { s.State = v1alpha1.StateDraining },
+		"its term ends": {func(s *v1alpha1.NamespaceLeaderSpec) { s.State = v1alpha1.StateEnding },
 			follow.Place{Managed: true, Clusters: covered}},
 		"its term ends, and it leads on in a new one": {
-			func(s *v1alpha1.NamespaceLeaderSpec) { s.State, s.Next = v1alpha1.StateDraining, "east" },
+			func(s *v1alpha1.NamespaceLeaderSpec) { s.State, s.Next = v1alpha1.StateEnding, "east" },
 			follow.Place{Managed: true, Leader: "east", Epoch: 20, Clusters: covered}},
 		"its term ends, and west leads next": {
-			func(s *v1alpha1.NamespaceLeaderSpec) { s.State, s.Next = v1alpha1.StateDraining, "west" },
+			func(s *v1alpha1.NamespaceLeaderSpec) { s.State, s.Next = v1alpha1.StateEnding, "west" },
 			follow.Place{Managed: true, Clusters: covered}},
 		"another policy owns it": {func(s *v1alpha1.NamespaceLeaderSpec) { s.Policy = "desks" },
 			follow.Place{Managed: true, Leader: "east", Epoch: 20, Clusters: map[string]bool{}}},

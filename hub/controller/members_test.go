@@ -248,7 +248,7 @@ func TestWhatAWorkerKeepsInItsMember(t *testing.T) {
 		leader, policy string
 		inWest         int // which is not selected
 	}{
-		"its term drains":             {v1alpha1.StateDraining, "west", "shops", 1},
+		"its term ends":               {v1alpha1.StateEnding, "west", "shops", 1},
 		"another cluster leads":       {v1alpha1.StateLeading, "east", "shops", 0},
 		"nobody leads":                {v1alpha1.StateVacant, "", "shops", 0},
 		"it leads for another policy": {v1alpha1.StateLeading, "west", "other", 0},

@@ -57,7 +57,7 @@ func (m *moves) forget(namespace types.NamespacedName) {
 // found counts a change that an earlier tenure has begun, by the record as the first list shows it. No decision is made
 // before that list.
 func (m *moves) found(o *v1alpha1.NamespaceLeader) {
-	if o.Spec.State == v1alpha1.StateDraining && election.Planned(o.Spec.Reason) {
+	if o.Spec.State == v1alpha1.StateEnding && election.Planned(o.Spec.Reason) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.of[client.ObjectKeyFromObject(o)] = o.Spec.Policy
@@ -70,7 +70,7 @@ func (m *moves) note(v *decide.Snapshot, p decide.Plan) {
 	defer m.mu.Unlock()
 	if r := p.Record; m.giving[v.Key] {
 		return // it counts while it waits
-	} else if v.Policy == nil || p.Waiting == reason.Frozen || r.State != election.Draining ||
+	} else if v.Policy == nil || p.Waiting == reason.Frozen || r.State != election.Ending ||
 		!election.Planned(r.Reason) {
 		delete(m.of, v.Key)
 	} else {

@@ -18,8 +18,8 @@ import (
 
 // Rule 19: of one policy, so many planned changes are under way at once.
 func TestPlannedChangesOfAPolicyAreCounted(t *testing.T) {
-	draining := election.Record{State: election.Draining, Reason: "Drained"}
-	lost := election.Record{State: election.Draining, Reason: "Unreachable"}
+	ending := election.Record{State: election.Ending, Reason: "Drained"}
+	lost := election.Record{State: election.Ending, Reason: "Unreachable"}
 	leading := election.Record{State: election.Leading, Reason: "HandedOver"}
 	viewOf := func(fleetName, policy, namespace string) *decide.Snapshot {
 		v := &decide.Snapshot{Entry: takenOf(types.NamespacedName{Namespace: fleetName, Name: namespace})}
@@ -41,8 +41,8 @@ func TestPlannedChangesOfAPolicyAreCounted(t *testing.T) {
 		o.Spec.Policy, o.Spec.State, o.Spec.Reason = "shops", state, why
 		return o
 	}
-	a, b := noted{"shops", "a", draining, "", false}, noted{"shops", "b", draining, "", false}
-	frozen := noted{"shops", "b", draining, reason.Frozen, false}
+	a, b := noted{"shops", "a", ending, "", false}, noted{"shops", "b", ending, "", false}
+	frozen := noted{"shops", "b", ending, reason.Frozen, false}
 	all := func(ns ...noted) []noted { return ns }
 	for name, test := range map[string]struct {
 		before []noted
@@ -51,19 +51,19 @@ func TestPlannedChangesOfAPolicyAreCounted(t *testing.T) {
 		found  []*v1alpha1.NamespaceLeader
 	}{
 		"an earlier tenure has begun as many": {nil, "fleet", 0, []*v1alpha1.NamespaceLeader{
-			found("a", v1alpha1.StateDraining, reason.Drained), found("b", v1alpha1.StateDraining, reason.Ordered)}},
+			found("a", v1alpha1.StateEnding, reason.Drained), found("b", v1alpha1.StateEnding, reason.Ordered)}},
 		"an earlier tenure has replaced a lost leader, and moved another": {nil, "fleet", 2, []*v1alpha1.NamespaceLeader{
-			found("a", v1alpha1.StateDraining, reason.Unreachable), found("b", v1alpha1.StateLeading, reason.HandedOver)}},
+			found("a", v1alpha1.StateEnding, reason.Unreachable), found("b", v1alpha1.StateLeading, reason.HandedOver)}},
 		"one waits for the end of a freeze":  {all(a, b, frozen), "fleet", 1, nil},
 		"one waits for the leader's cluster": {all(a, noted{"shops", "b", leading, "", true}), "fleet", 0, nil},
 		"none is under way":                  {nil, "fleet", 2, nil},
 		"as many are as may be":              {all(a, b), "fleet", 0, nil},
-		"its own is one of them":             {all(a, noted{"shops", "shop", draining, "", false}), "fleet", 1, nil},
+		"its own is one of them":             {all(a, noted{"shops", "shop", ending, "", false}), "fleet", 1, nil},
 		"one has ended":                      {all(a, b, noted{"shops", "a", leading, "", false}), "fleet", 1, nil},
-		"the policy of one is gone":          {all(a, b, noted{"", "b", draining, "", false}), "fleet", 1, nil},
+		"the policy of one is gone":          {all(a, b, noted{"", "b", ending, "", false}), "fleet", 1, nil},
 		"another replaces a lost leader":     {all(a, noted{"shops", "b", lost, "", false}), "fleet", 1, nil},
 		"a third one replaces a lost leader": {all(a, b, noted{"shops", "c", lost, "", false}), "fleet", 0, nil},
-		"another is of another policy":       {all(a, noted{"desks", "b", draining, "", false}), "fleet", 1, nil},
+		"another is of another policy":       {all(a, noted{"desks", "b", ending, "", false}), "fleet", 1, nil},
 		"they are of another fleet":          {all(a, b), "fleet2", 2, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestPlannedChangeWaits(t *testing.T) {
 		state  election.RecordState
 		gives  bool // it waits until the leader's cluster has given way
 	}{
-		"nothing follows the leader":           {false, nil, election.Draining, false},
+		"nothing follows the leader":           {false, nil, election.Ending, false},
 		"what follows the leader has to stop":  {false, follows, election.Leading, true},
 		"another of the policy is under way":   {true, nil, election.Leading, false},
 		"another is, and something follows it": {true, follows, election.Leading, false},
@@ -173,7 +173,7 @@ func TestPlannedChangeGoesOnWithoutConfirmation(t *testing.T) {
 		paced  bool // after that another change of the policy comes first
 		want   election.RecordState
 	}{
-		"the time has passed":              {[]step{{0, true}, {59, true}}, false, false, election.Draining},
+		"the time has passed":              {[]step{{0, true}, {59, true}}, false, false, election.Ending},
 		"the drain ended, and began again": {[]step{{0, true}, {30, false}, {31, true}}, false, false, election.Leading},
 		"the record left, and came back":   {[]step{{0, true}, {59, true}}, true, false, election.Leading},
 		"another change came first":        {[]step{{0, true}, {59, true}}, false, true, election.Leading},

@@ -252,12 +252,12 @@ func (c *Controller) changed(ctx context.Context, v *decide.Snapshot, p decide.P
 	}
 	log.FromContext(ctx).Info("Leadership changed", "namespaceLeader", klog.KRef(v.Key.Namespace, v.Key.Name),
 		"leader", is.Leader, "epoch", is.Epoch, "state", is.State, "reason", is.Reason)
-	planned := is.State == election.Draining && election.Planned(is.Reason)
+	planned := is.State == election.Ending && election.Planned(is.Reason)
 	if planned && is.Reason != reason.Ordered {
 		return // the end of the change has an event
 	}
 	kind := corev1.EventTypeNormal
-	if is.State == election.Vacant || is.State == election.Draining && !planned {
+	if is.State == election.Vacant || is.State == election.Ending && !planned {
 		kind = corev1.EventTypeWarning
 	}
 	v.Events = append(v.Events, ledger.Event{Kind: kind, Reason: is.Reason, Message: explain.Describe(p.Decision)})

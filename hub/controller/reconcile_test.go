@@ -68,7 +68,7 @@ func TestRenewalsEndBeforePromisesAreCounted(t *testing.T) {
 		closed bool
 	}{
 		"a term that goes on":          {election.Leading, stays, false},
-		"a term that ends":             {election.Draining, stays, true},
+		"a term that ends":             {election.Ending, stays, true},
 		"a leader that must not go on": {election.Leading, goes, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,8 +113,8 @@ func TestEventsOfAChange(t *testing.T) {
 		"another leader":     {with(func(r *election.Record) { r.Leader = "west" }), leads, eastLeads},
 		"another epoch":      {with(func(r *election.Record) { r.Epoch = 19 }), leads, eastLeads},
 		"nobody leads":       {leads, is(election.Vacant, reason.NoCandidate), "Warning NoCandidate: no cluster"},
-		"the leader is lost": {leads, is(election.Draining, reason.Unreachable), "Warning Unreachable: east is being"},
-		"a planned change":   {leads, is(election.Draining, reason.PriorityChanged), ""},
+		"the leader is lost": {leads, is(election.Ending, reason.Unreachable), "Warning Unreachable: east is being"},
+		"a planned change":   {leads, is(election.Ending, reason.PriorityChanged), ""},
 		"it is declared off": {leads, with(func(r *election.Record) { r.Fence.UID = "uid-of-east" }),
 			"Warning Fenced: "},
 		"the policy is deleted": {leads, is(election.Retired, reason.PolicyGone), "Normal PolicyGone: no policy claims"},
@@ -242,7 +242,7 @@ func TestLeaderGetsItsLeaseAlthoughItsOrderCannotBeRemoved(t *testing.T) {
 	c.events, f.shown[0].Priority, f.verdict.Answering = recorder, 5, true
 	changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
 		o.Annotations = map[string]string{v1alpha1.MoveToAnnotation: "east"}
-		o.Spec.State, o.Spec.Reason = v1alpha1.StateDraining, "Ordered"
+		o.Spec.State, o.Spec.Reason = v1alpha1.StateEnding, "Ordered"
 	})
 	east := c.members.of[eastKey].worker.Publisher()
 	before := east.Queue.Len()
@@ -367,10 +367,10 @@ func TestSealIsRaisedBeforeATermBegins(t *testing.T) {
 		raised, persists, isOfPeople bool
 	}{
 		"a term that begins":             {state: election.Leading, raised: true, persists: true},
-		"a record without a leader":      {state: election.Draining, persists: true},
+		"a record without a leader":      {state: election.Ending, persists: true},
 		"a term that no policy claims":   {state: election.Leading, unowned: true, persists: true},
 		"the seal cannot be read":        {state: election.Leading, verb: "get", refusal: errRefused},
-		"no leader, and no seal is read": {state: election.Draining, verb: "get", refusal: errRefused, persists: true},
+		"no leader, and no seal is read": {state: election.Ending, verb: "get", refusal: errRefused, persists: true},
 		"the seal cannot be written now": {state: election.Leading, verb: "update", refusal: later},
 		"the seal is immutable": {
 			state: election.Leading, verb: "update", refusal: ofSeal()["an immutable Secret"], isOfPeople: true,

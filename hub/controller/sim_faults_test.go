@@ -55,7 +55,7 @@ var allFaults = []fault{
 		for _, r := range w.elected() {
 			r.stopping, r.deaf = true, true
 		}
-		w.after(w.h/4, w.drainAll)
+		w.after(w.h/4, w.unlabelLeaders)
 	}, edits: true},
 	{name: "the elected replica loses its election, is stopped before it gives it up, and the leaders' labels go " +
 		"when it has", do: func(w *world) {
@@ -69,7 +69,7 @@ var allFaults = []fault{
 		w.soon(w.timings.Renew, 3*w.timings.Renew, func() {
 			w.killElected()
 			w.setD(w.durations[0])
-			w.drainAll()
+			w.unlabelLeaders()
 		})
 	}, edits: true},
 	{name: "a replica is cut off from a member", do: toReplica(func(w *world, r *replica) {
@@ -177,7 +177,7 @@ var allFaults = []fault{
 				}
 			}
 			w.loseElection()
-			w.soon(w.h/3, w.h, w.drainAll)
+			w.soon(w.h/3, w.h, w.unlabelLeaders)
 		}, edits: true},
 	{name: "the Lease of the hub's election is edited", do: (*world).editElection},
 	deadReader,
@@ -268,8 +268,8 @@ func (w *world) setClusters(names []string, edit func(*simCluster)) {
 	w.hub.clusters = clusters
 }
 
-// drainAll takes the labels of all leaders away.
-func (w *world) drainAll() {
+// unlabelLeaders takes the labels of all leaders away.
+func (w *world) unlabelLeaders() {
 	if !w.faulty {
 		return
 	}

@@ -435,7 +435,7 @@ func (r *replica) quit(e *elector) {
 		if !r.w.cur.wait() {
 			return
 		}
-		r.w.soon(0, time.Second, r.w.drainAll)
+		r.w.soon(0, time.Second, r.w.unlabelLeaders)
 	}
 	e.release()
 	r.w.after(0, r.crash)

@@ -225,7 +225,7 @@ func (w *world) nextFault() {
 
 // failsBack reports whether a planned change by the policy's failback has begun a short while ago.
 func (w *world) failsBack(r *v1alpha1.NamespaceLeader) bool {
-	return r != nil && r.Spec.State == v1alpha1.StateDraining && r.Spec.Reason == reason.Failback &&
+	return r != nil && r.Spec.State == v1alpha1.StateEnding && r.Spec.Reason == reason.Failback &&
 		w.start.Add(w.now).Sub(r.Spec.Since.Time) < 2*time.Duration(r.Spec.LeaseDurationSeconds)*time.Second
 }
 

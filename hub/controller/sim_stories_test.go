@@ -47,7 +47,7 @@ func TestStories(t *testing.T) {
 				r.host.err(0)
 			}
 			w.run(w.now + 2*w.timings.Renew)
-			w.drainAll()
+			w.unlabelLeaders()
 			w.run(w.now + w.timings.Renew/2)
 			w.jumped = true // nobody need lead as long as it lasts
 			for _, r := range w.replicas {
@@ -92,7 +92,7 @@ func TestStories(t *testing.T) {
 			}
 			w.run(w.now + 2*w.timings.Renew)
 			w.setSkew(time.Millisecond)
-			w.drainAll()
+			w.unlabelLeaders()
 			w.run(w.now + 3*w.timings.Duration)
 			for _, r := range w.readers {
 				r.host.err(0) // before the old leader may lead again

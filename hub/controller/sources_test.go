@@ -260,7 +260,7 @@ func TestWhichEventsOfARecordTriggerADecision(t *testing.T) {
 			if !test.own {
 				o.ResourceVersion = "another"
 			}
-			o.Spec.State, o.Spec.Reason = v1alpha1.StateDraining, reason.Drained
+			o.Spec.State, o.Spec.Reason = v1alpha1.StateEnding, reason.Drained
 			q := newTestQueue(t)
 			switch h := c.sources.recordChanges(); test.event {
 			case "create":

@@ -38,22 +38,22 @@ func TestFencesInACluster(t *testing.T) {
 	}
 }
 
-// Rule 10: a successor shows that it can be written by a Lease of this drain. A Lease of another drain shows nothing.
-func TestSuccessorIsPreparedOrRefusedInThisDrain(t *testing.T) {
+// Rule 10: a successor shows that it can be written by a Lease of this change. A Lease of another change shows nothing.
+func TestSuccessorIsPreparedOrRefusedInThisChange(t *testing.T) {
 	since := start.Wall
 	earlier, later := since.Add(-time.Minute), since.Add(time.Minute)
 	for name, test := range map[string]struct {
 		facts             publish.SyncStatus
 		prepared, refused bool
 	}{
-		"written for this drain":       {publish.SyncStatus{InPlace: true, MinRenewTime: since}, true, false},
-		"written for an earlier drain": {publish.SyncStatus{InPlace: true, MinRenewTime: earlier}, false, false},
-		"written for no drain":         {publish.SyncStatus{InPlace: true}, false, false},
-		"written for a later drain":    {publish.SyncStatus{InPlace: true, MinRenewTime: later}, false, false},
-		"refused in this drain":        {publish.SyncStatus{Refused: true, MinRenewTime: since}, false, true},
-		"refused in an earlier drain":  {publish.SyncStatus{Refused: true, MinRenewTime: earlier}, false, false},
+		"written for this change":       {publish.SyncStatus{InPlace: true, MinRenewTime: since}, true, false},
+		"written for an earlier change": {publish.SyncStatus{InPlace: true, MinRenewTime: earlier}, false, false},
+		"written for no change":         {publish.SyncStatus{InPlace: true}, false, false},
+		"written for a later change":    {publish.SyncStatus{InPlace: true, MinRenewTime: later}, false, false},
+		"refused in this change":        {publish.SyncStatus{Refused: true, MinRenewTime: since}, false, true},
+		"refused in an earlier change":  {publish.SyncStatus{Refused: true, MinRenewTime: earlier}, false, false},
 	} {
-		r := election.Record{State: election.Draining, Leader: "east", Epoch: 20, Since: since, Next: "west"}
+		r := election.Record{State: election.Ending, Leader: "east", Epoch: 20, Since: since, Next: "west"}
 		cs, _ := decidetest.Candidates(shopView(r, measured("west", agrees, func(m *member) { m.Sync = test.facts })))
 		if got := cs[0]; got.Prepared != test.prepared || got.Refused != test.refused {
 			t.Errorf("%s: prepared %v, refused %v; want %v, %v", name, got.Prepared, got.Refused, test.prepared, test.refused)

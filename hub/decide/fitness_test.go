@@ -55,7 +55,7 @@ func TestFitness(t *testing.T) {
 	leads := func(phase election.RecordState, why reason.Reason) election.Record {
 		return election.Record{State: phase, Reason: why, Leader: "east", Epoch: 20}
 	}
-	drains := func(why reason.Reason) election.Record { return leads(election.Draining, why) }
+	ends := func(why reason.Reason) election.Record { return leads(election.Ending, why) }
 	west, never := decidetest.EastLeads(20), election.Record{State: election.Vacant}
 	west.Leader = "west"
 	const unreached, missing, ending = "unknown NeverReached", "unfit NamespaceMissing", "unfit NamespaceTerminating"
@@ -102,10 +102,10 @@ func TestFitness(t *testing.T) {
 		"failing while another leads":     {west, east(failing), unwritten},
 		"failing where nobody ever led":   {never, east(failing), "fit Eligible"},
 		"failing while its term lasts":    {leads(election.Leading, reason.Unwritable), east(failing), "fit Eligible"},
-		"replaced as lost, failing":       {drains(reason.LeaseLost), east(failing), unwritten},
-		"replaced as refusing, failing":   {drains(reason.Forbidden), east(failing), unwritten},
-		"replaced as unwritable, failing": {drains(reason.Unwritable), east(failing), unwritten},
-		"replaced for priority, failing":  {drains(reason.PriorityChanged), east(failing), "fit Eligible"},
+		"replaced as lost, failing":       {ends(reason.LeaseLost), east(failing), unwritten},
+		"replaced as refusing, failing":   {ends(reason.Forbidden), east(failing), unwritten},
+		"replaced as unwritable, failing": {ends(reason.Unwritable), east(failing), unwritten},
+		"replaced for priority, failing":  {ends(reason.PriorityChanged), east(failing), "fit Eligible"},
 		"drained":                         {west, east(drained), "fit Drained"},
 		"drained and paused":              {west, east(drained, paused), "keeps Drained"},
 		"drained, without the namespace":  {west, east(drained, bare), missing},
@@ -132,7 +132,7 @@ func TestFitness(t *testing.T) {
 		"operators fail over by hand": func(p *decide.Policy) { p.Election.ManualFailover = true },
 		"people have frozen it":       func(p *decide.Policy) { p.Freeze.Until = start.Wall.Add(time.Second) },
 	} {
-		v := shopView(drains(reason.LeaseLost), east(failing))
+		v := shopView(ends(reason.LeaseLost), east(failing))
 		change(v.Policy)
 		if _, got := first(v); got != "fit Eligible" {
 			t.Errorf("replaced as lost, failing, and %s: %q", name, got)

@@ -214,7 +214,7 @@ func TestRebalanceOfANewOwner(t *testing.T) {
 		at, counted time.Duration
 		want        election.RecordState
 	}{
-		"the owner's, its instant has come":         {"shops", -hour, -2 * hour, election.Draining},
+		"the owner's, its instant has come":         {"shops", -hour, -2 * hour, election.Ending},
 		"the owner's, it was counted":               {"shops", -hour, -hour, election.Leading},
 		"a new owner's, its instant was before":     {"before", -hour, -2 * hour, election.Leading},
 		"a new owner's, the former one's was later": {"before", -2 * hour, -hour, election.Leading},
@@ -293,8 +293,8 @@ func TestWhatADecisionTakesFromTheLeases(t *testing.T) {
 	type facts = publish.SyncStatus
 	type state = election.State
 	leads := election.Record{State: election.Leading, Leader: "east", Epoch: 20}
-	revoked := election.Record{State: election.Draining, Leader: "east", Epoch: 21, Revoked: 20}
-	drains := election.Record{State: election.Draining, Leader: "east", Epoch: 20}
+	revoked := election.Record{State: election.Ending, Leader: "east", Epoch: 21, Revoked: 20}
+	ends := election.Record{State: election.Ending, Leader: "east", Epoch: 20}
 	for name, test := range map[string]struct {
 		record election.Record
 		member string
@@ -307,8 +307,8 @@ func TestWhatADecisionTakesFromTheLeases(t *testing.T) {
 		"the leader's earlier epoch is burnt": {leads, "east", facts{PoisonedEpoch: 19}, state{}},
 		"one leads, a follower's is burnt":    {leads, "west", facts{PoisonedEpoch: 30}, state{}},
 		"one leads, a follower's is newer":    {leads, "west", facts{Newer: 30}, state{}},
-		"nobody leads, a follower's is burnt": {drains, "west", facts{PoisonedEpoch: 30}, state{Highest: 30}},
-		"nobody leads, a follower's is newer": {drains, "west", facts{Newer: 31}, state{Highest: 31}},
+		"nobody leads, a follower's is burnt": {ends, "west", facts{PoisonedEpoch: 30}, state{Highest: 30}},
+		"nobody leads, a follower's is newer": {ends, "west", facts{Newer: 31}, state{Highest: 31}},
 		"the leader's is newer":               {leads, "east", facts{Newer: 31}, state{Highest: 31}},
 		"the term is released":                {revoked, "east", facts{Released: 20}, state{Released: true}},
 		"another term is released":            {revoked, "east", facts{Released: 19}, state{}},
@@ -468,8 +468,8 @@ func TestLeasesAreOurs(t *testing.T) {
 	noPublisher := func(m *member) { m.Publisher = nil }
 	ending := func(m *member) { m.Namespace.Status.Phase = "Terminating" }
 	leads, vacant := decidetest.EastLeads(20), election.Record{State: election.Vacant, Reason: reason.Moved, Epoch: 20}
-	never, none, drains := vacant, vacant, vacant
-	never.Epoch, none.Reason, drains.State = 0, reason.NoCandidate, election.Draining
+	never, none, ends := vacant, vacant, vacant
+	never.Epoch, none.Reason, ends.State = 0, reason.NoCandidate, election.Ending
 	for name, test := range map[string]struct {
 		record     election.Record
 		east, west member
@@ -488,7 +488,7 @@ func TestLeasesAreOurs(t *testing.T) {
 		"nobody leads, the namespace terminates in a member": {vacant, ours("east"), ours("west", ending, unmarked), true},
 		"nobody ever led, and there are no Leases":           {never, ours("east", unmarked), ours("west"), true},
 		"nobody leads for another reason":                    {none, ours("east"), ours("west"), false},
-		"a term that ends":                                   {drains, ours("east"), ours("west"), false},
+		"a term that ends":                                   {ends, ours("east"), ours("west"), false},
 	} {
 		if got := shopView(test.record, test.east, test.west).LeasesAreOurs(test.record); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)

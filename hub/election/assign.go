@@ -16,7 +16,7 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 	a := assign.Assignment{Role: assign.Follow, Term: lease.Term{
 		Epoch: r.Epoch, AcquireTime: r.AcquireTime, Duration: min(duration, r.Duration),
 	}}
-	if r.State == Draining && r.Revoked != 0 {
+	if r.State == Ending && r.Revoked != 0 {
 		a.Term.Epoch = r.Revoked // followers' Leases need no new epoch: no cluster leads in it
 	}
 	if r.Leader != "" {
@@ -27,10 +27,10 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 		if cluster == r.Leader {
 			a.Role, a.First, a.OpenLocks = assign.Lead, first, lease.LockIDs(r.OpenLocks)
 		}
-	case Draining:
+	case Ending:
 		switch cluster {
 		case r.Leader:
-			a.Role = assign.Hold // a draining record forbids renewal by every replica
+			a.Role = assign.Hold // the record of an ending term forbids renewal by every replica
 			if r.Revoked != 0 {
 				a.Role, a.Revoked = assign.Revoke, a.Term
 				a.Term.Holder, a.Term.Epoch = "", r.Epoch

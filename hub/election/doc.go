@@ -9,19 +9,18 @@
 // written into a member, and when to decide again. Assign then returns the content of the Lease in each
 // member, as a function of the persisted record alone.
 //
-//	Vacant ──grant──▶ Leading ──drain──▶ Draining ──grant──▶ Leading
+//	Vacant ──grant──▶ Leading ──end────▶ Ending ──grant──▶ Leading
 //	   ▲                 ▲                  │  │
 //	   │                 └──────resume──────┘  │
 //	   └───────── nobody is eligible ──────────┘
 //
 //	any ──▶ Retired ──▶ gone
 //
-// Planned and unplanned changes are one path. A term ends by draining: the record says Draining, all renewals
-// stop, and only then the expiry of the term is computed. That is the latest deadline that can have been
-// promised, plus ε. The next grant comes when the expiry has passed on the wall clock and on the clock
-// that never steps.
+// Planned and unplanned changes are one path. First the record says Ending, then all renewals stop, and only then
+// the expiry of the term is computed. That is the latest deadline that can have been promised, plus ε. The next
+// grant comes when the expiry has passed on the wall clock and on the clock that never steps.
 //
-// Where all readers register, a term can end earlier. When the drain is recorded and the successor has shown
+// Where all readers register, a term can end earlier. When Ending is recorded and the successor has shown
 // that it can be written, the record says that the term is revoked, in an epoch of its own. From then on the
 // term never resumes, and its live Lease is replaced by one without a holder. The next grant comes when all
 // readers have released the term, or when it has expired.
@@ -45,7 +44,7 @@
 //     promise more is repaired at once, also while its term is being replaced. For D after the repair, readers may
 //     not have seen it. So the edit counts like a promise, and a new term gets a higher epoch. A sealed Lease that is
 //     newer than the record raises the record, and is never overwritten.
-//  4. Stop renewing, then count. Nothing is renewed for a record that drains. It may go back to leading until
+//  4. Stop renewing, then count. Nothing is renewed for a record that says Ending. It may go back to leading until
 //     it is revoked. All renewals stop before the expiry is computed, and the expiry that another tenure
 //     computed is not trusted.
 //  5. Grant when the latest renewTime + D that was sent lies ε in the past, on the wall clock and on the clock that
@@ -61,10 +60,10 @@
 //     its term: a record can come from a backup. For a lost record the seal has the values for every policy that may
 //     have owned it. The values fall once what was promised under them has passed. The election's Lease can come from
 //     a backup, too. So D, ε and stop time count from the start where a newer term was seen, or the leader's cluster
-//     was not read. What drained before counts as it did if the election's Lease is no older than a minute. Nothing
-//     that a member shows shortens the wait. A record without a D is a lost one. Sealed Leases found at the start
-//     raise an older record. A live sealed Lease names the leader. A newer one that has expired names the leader that
-//     is replaced, which may get the next term.
+//     was not read. A term that ended before counts as it did if the election's Lease is no older than a minute.
+//     Nothing that a member shows shortens the wait. A record without a D is a lost one. Sealed Leases found at the
+//     start raise an older record. A live sealed Lease names the leader. A newer one that has expired names the
+//     leader that is replaced, which may get the next term.
 //  7. API servers refuse edits of a record's spec by others, and any epoch that is lower. A record that was deleted, or
 //     created again from a backup, is restored as this tenure knows it. The epoch is one above the highest in the
 //     record and in sealed Leases. It is also at least the number of seconds since 2025. A record outlives its policy,

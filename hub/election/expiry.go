@@ -66,16 +66,16 @@ func inheritedExpiry(s State, p bounds) expiry {
 	skew := max(p.skew, s.Record.Skew, s.LargestSkew)
 	stop := max(s.Record.Stop, s.LargestStop)
 	b := expiry{wall: s.Tenure.Inherited.Add(d + skew + stop), extra: max(d+skew, time.Second)}
-	if s.Record.Reason == reason.OtherHub || s.stale() || s.LeaderUnread && !s.drainedBefore() {
+	if s.Record.Reason == reason.OtherHub || s.stale() || s.LeaderUnread && !s.endedBefore() {
 		b.wall = latest(b.wall, s.Tenure.Started.Wall.Add(d+skew+stop))
 	}
 	b.boot = s.Tenure.Started.Boot + b.wall.Sub(s.Tenure.Started.Wall)
 	return b
 }
 
-// drainedBefore reports whether an earlier tenure ended the term: the leader is renewed no more. If the election's
+// endedBefore reports whether an earlier tenure ended the term: the leader is renewed no more. If the election's
 // Lease is older than a minute, it and the record may come from a backup, and the term may have been resumed since.
-func (s State) drainedBefore() bool {
+func (s State) endedBefore() bool {
 	started := s.Tenure.Started.Wall
 	return s.Record.State != Leading && s.Record.Since.Before(started) &&
 		started.Sub(s.Tenure.Inherited) <= time.Minute

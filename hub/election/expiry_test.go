@@ -9,8 +9,8 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// drains is a term that waits for its expiry.
-const drains = "Draining east 20 Unreachable next west waiting WaitingForExpiry after "
+// ends is a term that waits for its expiry.
+const ends = "Ending east 20 Unreachable next west waiting WaitingForExpiry after "
 
 // Rules 4, 5, 6 and 15: nothing is granted, and no record is deleted, a millisecond before the second in the row on
 // either clock. In that second it is.
@@ -24,16 +24,16 @@ func TestPromisesEndAt(t *testing.T) {
 	lasts := func(d time.Duration) *election.Policy { return policy(duration(d)) }
 	fenced := policy(stopTime(17 * second))
 	inherits := func(seconds float64, changes ...func(*election.State)) election.State {
-		return draining(reason.Unreachable, append(changes, during(inheriting(seconds)))...)
+		return ending(reason.Unreachable, append(changes, during(inheriting(seconds)))...)
 	}
 	silent := func(seconds float64, changes ...func(*election.State)) election.State {
 		return inherits(seconds, append(changes, having(nothing()))...)
 	}
 	sends := func(s election.Sent, changes ...func(*election.State)) election.State {
-		return draining(reason.Unreachable, append(changes, having(s))...)
+		return ending(reason.Unreachable, append(changes, having(s))...)
 	}
 	skewed := func(changes ...func(*election.State)) election.State {
-		return draining(reason.ClockSkewed, changes...)
+		return ending(reason.ClockSkewed, changes...)
 	}
 	for name, test := range map[string]row{
 		"sent: the renewTime + D + ε": {seconds: 16, state: sends(sent(0))},
@@ -84,7 +84,7 @@ func TestPromisesEndAt(t *testing.T) {
 				if d.Waiting != reason.WaitingForExpiry || d.Record.State == election.Leading || d.After != time.Millisecond {
 					t.Errorf("1 ms before the end %s: %s", which, say(d))
 				}
-				if d.Record.State == election.Draining && !d.Record.NotBefore.Equal(wall(ends)) {
+				if d.Record.State == election.Ending && !d.Record.NotBefore.Equal(wall(ends)) {
 					t.Errorf("the record names %v as the end", d.Record.NotBefore)
 				}
 			}
@@ -97,15 +97,15 @@ func TestPromisesEndAt(t *testing.T) {
 
 // Rule 6: what drained before the tenure started is renewed no more, whether the leader's cluster was read or not. But
 // a backup does not show that it was resumed since.
-func TestEarlierDrainIsInheritedAsItWas(t *testing.T) {
+func TestEarlierEndIsInheritedAsItWas(t *testing.T) {
 	drained := func(inherited float64) election.State {
-		return draining(reason.Gone, unread, recorded(since(-100)), during(inheriting(inherited)), having(nothing()))
+		return ending(reason.Gone, unread, recorded(since(-100)), during(inheriting(inherited)), having(nothing()))
 	}
 	decide(t, map[string]decision{
 		"all that was promised has passed": {now: at(1), state: drained(-60), among: "west 50 prepared",
 			want: "Leading west 21 HandedOver persist"},
 		"the election's Lease may come from a backup": {now: at(1), state: drained(-61), among: "west 50 prepared",
-			want: "Draining east 20 Gone next west waiting WaitingForExpiry after 14s"},
+			want: "Ending east 20 Gone next west waiting WaitingForExpiry after 14s"},
 	})
 }
 
@@ -114,13 +114,13 @@ func TestLeaderThatWasNotReadIsDecidedOnAgain(t *testing.T) {
 	const among = "east 100 unknown, west 50"
 	state := func(changes ...func(*election.State)) election.State {
 		changes = append(changes, recorded(since(-100)), during(inheriting(-60)), having(nothing()))
-		return draining(reason.Unreachable, changes...)
+		return ending(reason.Unreachable, changes...)
 	}
 	decide(t, map[string]decision{
 		"its cluster was not read": {now: at(1), state: state(unread, mostUnreachable), among: among,
-			want: "Draining east 20 Unreachable next west waiting FailoverPending after 14s", policy: policy(manual)},
+			want: "Ending east 20 Unreachable next west waiting FailoverPending after 14s", policy: policy(manual)},
 		"its cluster was read": {now: at(1), state: state(mostUnreachable), among: among,
-			want: "Draining east 20 Unreachable next west waiting FailoverPending", policy: policy(manual)},
+			want: "Ending east 20 Unreachable next west waiting FailoverPending", policy: policy(manual)},
 	})
 }
 
@@ -130,22 +130,22 @@ func TestRenewalsStopBeforeAnythingIsCounted(t *testing.T) {
 	decide(t, map[string]decision{
 		"leading, the leader is lost": {now: at(10), state: leading(having(renewing(sent(0)))), among: cs,
 			want: "stop renewing"},
-		"draining": {now: at(20), state: draining(reason.Unreachable, having(renewing(sent(0)))), among: cs,
+		"ending": {now: at(20), state: ending(reason.Unreachable, having(renewing(sent(0)))), among: cs,
 			want: "stop renewing"},
 		"vacant":      {now: at(20), state: vacant(having(renewing(sent(0)))), among: cs, want: "stop renewing"},
 		"record lost": {now: at(20), state: lost(having(renewing(sent(0)))), among: cs, want: "stop renewing"},
 		"retired":     {now: at(20), state: retired(having(renewing(sent(0)))), noPolicy: true, want: "stop renewing"},
-		"renewals have stopped: the drain begins": {now: at(10), state: leading(), among: cs,
-			want: "Draining east 20 Unreachable next west after 6s persist"},
+		"renewals have stopped: the term ends": {now: at(10), state: leading(), among: cs,
+			want: "Ending east 20 Unreachable next west after 6s persist"},
 	})
 }
 
 func TestWaitForTheExpiry(t *testing.T) {
 	const cs, granted = "east 100 Unreachable, west 50 prepared", "Leading west 21 FailedOver persist"
-	state := draining(reason.Unreachable)
+	state := ending(reason.Unreachable)
 	decide(t, map[string]decision{
 		"the wall clock was an hour ahead at the renewal: another D + ε, and not less": {
-			now: clocks(-3600, 31.999), state: state, among: cs, want: drains + "1ms",
+			now: clocks(-3600, 31.999), state: state, among: cs, want: ends + "1ms",
 		},
 		"the wall clock was an hour ahead at the renewal: another D + ε, and not more": {
 			now: clocks(-3600, 32), state: state, among: cs, want: granted,

@@ -49,7 +49,7 @@ func RefusesOrder(now lease.Reading, p Policy, s State, d Decision, cs []Candida
 	_, late := best(ranked, func(c Candidate) bool { return c.Ordered && notReady(c) && timeToAnswer(now, p, s) > 0 })
 	mayCome := late || holder.Ordered && mayLead(holder) || ordered(ranked, holder)
 	stands := d.Waiting == reason.FailoverPending || d.Waiting == reason.Frozen || d.Waiting == reason.MostUnreachable
-	return (d.Record.State != Draining || stands) && !mayCome
+	return (d.Record.State != Ending || stands) && !mayCome
 }
 
 // uncounted is below every priority.

@@ -14,11 +14,11 @@ func voided(r *election.Record) { r.Fence.Voided = true }
 
 // Rule 25: an operator declares that a cluster is off. Its term is over once the record says so.
 func TestFencedCluster(t *testing.T) {
-	const begins = "Draining east 20 Fenced next west after 11s persist"
-	const accepts = "Draining east 20 Fenced next west after 100ms persist"
-	const waits = "Draining east 20 Fenced next west waiting WaitingForExpiry after 12s"
+	const begins = "Ending east 20 Fenced next west after 11s persist"
+	const accepts = "Ending east 20 Fenced next west after 100ms persist"
+	const waits = "Ending east 20 Fenced next west waiting WaitingForExpiry after 12s"
 	fenced := func(changes ...func(*election.Record)) election.State {
-		return draining(reason.Fenced, recorded(changes...))
+		return ending(reason.Fenced, recorded(changes...))
 	}
 	const both, prepared = "east 100 fenced, west 50", "east 100 fenced, west 50 prepared"
 	rows := map[string]decision{
@@ -30,26 +30,26 @@ func TestFencedCluster(t *testing.T) {
 			want: accepts},
 		"its term ends, but it has answered a moment ago: waits for r + τ": {now: at(4), state: fenced(),
 			among: "east 100 fenced answered, west 50 prepared",
-			want:  "Draining east 20 Fenced next west waiting WaitingForExpiry after 7s"},
+			want:  "Ending east 20 Fenced next west waiting WaitingForExpiry after 7s"},
 		"accepted, and the successor is prepared: granted": {now: at(4), state: fenced(accepted), among: prepared,
 			want: "Leading west 21 HandedOver persist"},
 		"accepted by an earlier tenure, and this one has just started: waits for an answer": {now: at(4),
-			state: draining(reason.Fenced, recorded(accepted), during(inheriting(3)), having(nothing())), among: prepared,
-			want: "Draining east 20 Fenced next west waiting WaitingForExpiry after 4s persist"},
+			state: ending(reason.Fenced, recorded(accepted), during(inheriting(3)), having(nothing())), among: prepared,
+			want: "Ending east 20 Fenced next west waiting WaitingForExpiry after 4s persist"},
 		"accepted, and nobody may follow: waits": {now: at(4), state: fenced(accepted),
 			among: "east 100 fenced, west 50 Unreachable",
-			want:  "Draining east 20 Fenced next west waiting NoCandidate after 12s"},
+			want:  "Ending east 20 Fenced next west waiting NoCandidate after 12s"},
 		"accepted, and it has answered since: voided": {now: at(4), state: fenced(accepted),
 			among: "east 100 fenced answered, west 50 prepared", want: accepts},
 		"voided: waits": {now: at(4), state: fenced(accepted, voided), among: prepared, want: waits},
 		"accepted, then taken back: the record forgets it": {now: at(4), state: fenced(accepted),
 			among: "east 100 Unreachable, west 50 prepared", want: accepts},
 		"accepted, and a newer term was seen: waits": {now: at(4),
-			state: draining(reason.Fenced, recorded(accepted), seen(30)), among: prepared,
-			want: "Draining east 20 Fenced next west waiting WaitingForExpiry after 12s"},
-		"not accepted, and a newer term was seen: waits": {now: at(4), state: draining(reason.Fenced, seen(30)),
+			state: ending(reason.Fenced, recorded(accepted), seen(30)), among: prepared,
+			want: "Ending east 20 Fenced next west waiting WaitingForExpiry after 12s"},
+		"not accepted, and a newer term was seen: waits": {now: at(4), state: ending(reason.Fenced, seen(30)),
 			among: prepared,
-			want:  "Draining east 20 Fenced next west waiting WaitingForExpiry after 12s"},
+			want:  "Ending east 20 Fenced next west waiting WaitingForExpiry after 12s"},
 	}
 	decide(t, rows)
 	for name, test := range map[string]struct {

@@ -37,7 +37,7 @@ func TestRetiredRecord(t *testing.T) {
 	decide(t, map[string]decision{
 		"leading, the policy is gone": {now: at(5), noPolicy: true, state: leading(),
 			want: "Retired east 20 PolicyGone after 25s persist"},
-		"draining, the policy is gone": {now: at(5), noPolicy: true, state: draining(reason.Unreachable),
+		"ending, the policy is gone": {now: at(5), noPolicy: true, state: ending(reason.Unreachable),
 			want: "Retired east 20 PolicyGone after 25s persist"},
 		"expired, the epoch is level with the seconds": {now: at(40.999), noPolicy: true, state: noted, want: stays},
 		"lost: the epoch of a Lease is recorded first": {now: at(60), noPolicy: true,

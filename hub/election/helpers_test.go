@@ -109,7 +109,7 @@ func record(state election.RecordState, leader string, changes ...func(*election
 		Duration: 15 * second, Skew: second, LeaseName: "leasecast", Observed: map[string]int32{"east": 100, "west": 50},
 	}
 	switch state {
-	case election.Draining:
+	case election.Ending:
 		r.Reason, r.Since = reason.Unreachable, wall(0)
 	case election.Vacant:
 		r.Reason = reason.NoCandidate
@@ -171,9 +171,9 @@ func leading(changes ...func(*election.State)) election.State {
 	return stateOf(record(election.Leading, "east", followedBy("west")), sent(0), changes...)
 }
 
-// draining is the same term while it ends, for a reason, since zero.
-func draining(why reason.Reason, changes ...func(*election.State)) election.State {
-	r := record(election.Draining, "east", because(why), followedBy("west"), notBefore(16))
+// ending is the same term while it ends, for a reason, since zero.
+func ending(why reason.Reason, changes ...func(*election.State)) election.State {
+	r := record(election.Ending, "east", because(why), followedBy("west"), notBefore(16))
 	return stateOf(r, sent(0), changes...)
 }
 

@@ -60,10 +60,10 @@ func TestLockOpens(t *testing.T) {
 // Rule 16: while a lock is not fenced, any cluster may take it.
 func TestLockThatIsNotFencedAnyMoreCloses(t *testing.T) {
 	for name, state := range map[string]election.State{
-		"leading":  leading(recorded(opened("shop/stock"))),
-		"draining": draining(reason.Unreachable, recorded(opened("shop/stock"))),
-		"vacant":   vacant(recorded(opened("shop/stock"))),
-		"retired":  retired(recorded(opened("shop/stock"))),
+		"leading": leading(recorded(opened("shop/stock"))),
+		"ending":  ending(reason.Unreachable, recorded(opened("shop/stock"))),
+		"vacant":  vacant(recorded(opened("shop/stock"))),
+		"retired": retired(recorded(opened("shop/stock"))),
 	} {
 		t.Run(name, func(t *testing.T) {
 			withPolicy := election.Next(at(1), policy(), state, among("east 100, west 50"))

@@ -66,8 +66,8 @@ func decide(now lease.Reading, p *Policy, s State, cs []Candidate) Decision {
 	switch s.Record.State {
 	case Leading:
 		return lead(now, *p, s, cs)
-	case Draining, Retired:
-		return drain(now, *p, s, cs)
+	case Ending, Retired:
+		return awaitEnd(now, *p, s, cs)
 	default:
 		return elect(now, *p, s, cs)
 	}
@@ -84,7 +84,7 @@ func lead(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	}
 	b := promiseExpiry(s, p.bounds())
 	r := s.Record
-	r.State, r.Reason, r.Since, r.NotBefore = Draining, why, now.Wall, b.wall
+	r.State, r.Reason, r.Since, r.NotBefore = Ending, why, now.Wall, b.wall
 	r.noteUnfenced(cs)
 	s.Record = r
 	r.Next = successor(now, p, s, cs)
@@ -167,9 +167,9 @@ func Soonest(waits ...time.Duration) (first time.Duration) {
 	return first
 }
 
-// drain waits for the end of the term, and then grants the next one. A term ends when everything promised has passed,
-// or when the record says that the leader's cluster is off.
-func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
+// awaitEnd waits for the end of the term, and then grants the next one. A term is over when everything promised has
+// passed, or when the record says that the leader's cluster is off.
+func awaitEnd(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if !s.Sent.Final {
 		return Decision{Record: s.Record, StopRenewing: true}
 	}
@@ -199,7 +199,7 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	case !ok:
 		return Decision{Record: vacate(now, r, cs), Persist: true, Waiting: reason.NoCandidate}
 	case !c.Prepared && c.Name != r.Leader && !s.stale():
-		r.State, r.Next = Draining, c.Name
+		r.State, r.Next = Ending, c.Name
 		// A revoked term is over now. What is written from here on has the revocation's epoch. The successor's
 		// cluster may have a Lease with that epoch already, if the record is older.
 		r.Revoked = 0
@@ -223,7 +223,7 @@ func expire(now lease.Reading, p Policy, s State, cs []Candidate, b expiry) Deci
 	if c, ok := ready(now, p, s, cs); ok && acknowledged(now, p, s) {
 		return Decision{Record: grant(now, p, s, c, cs), Persist: true}
 	}
-	r.State, r.NotBefore = Draining, b.wall
+	r.State, r.NotBefore = Ending, b.wall
 	r.Next = successor(now, p, s, cs)
 	r.noteUnfenced(cs)
 	if revokes(now, p, s, cs) {
@@ -237,7 +237,7 @@ func expire(now lease.Reading, p Policy, s State, cs []Candidate, b expiry) Deci
 }
 
 // successorOf returns the candidate that gets the next term if it is granted now. That is the best candidate,
-// unless the cause for which the leader was drained is gone. Recovery moves nothing, so the leader then leads
+// unless the cause for which its term ends is gone. Recovery moves nothing, so the leader then leads
 // again, in a new term. Where people have frozen who leads, or fail over by hand, nobody else gets one. Lead is given
 // back only to a cluster that was able to lead for long enough. An order or an edit leads to no cluster in which what
 // is required is in a worse state. A leader in which something required has failed is followed by a cluster in which
@@ -250,7 +250,7 @@ func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Cand
 	if reserved(now, p, s, ranked) != "" {
 		return Candidate{}, false
 	}
-	if s.Record.State == Draining {
+	if s.Record.State == Ending {
 		c, ok := Candidate{}, false
 		switch s.Record.Reason {
 		case reason.Drained, reason.Ordered, reason.PriorityChanged:
@@ -289,11 +289,11 @@ func successor(now lease.Reading, p Policy, s State, ranked []Candidate) string 
 	return c.Name
 }
 
-// resumes reports whether the draining leader may go on in its term. The cause of the draining must be gone, the
+// resumes reports whether the leader of an ending term may go on in it. The cause of the end must be gone, the
 // leader must answer, and its Lease can still be live. A revoked term never goes on.
 func resumes(now lease.Reading, p Policy, s State, cs []Candidate) bool {
 	holder, ok := named(cs, s.Record.Leader)
-	return ok && s.Record.State == Draining && s.Record.Revoked == 0 && holder.Answering &&
+	return ok && s.Record.State == Ending && s.Record.Revoked == 0 && holder.Answering &&
 		now.Wall.Before(s.Sent.Until) &&
 		(holder.Fitness == Fit || holder.Fitness == RetainOnly) &&
 		whyReplace(now, p, s, cs) == ""
@@ -405,7 +405,7 @@ func comesBack(s State, ranked []Candidate) bool {
 	unreached := func(r reason.Reason) bool {
 		return r == reason.Unreachable || r == reason.Recovering || r == reason.NeverReached
 	}
-	return ok && s.Record.State == Draining && unreached(s.Record.Reason) && unreached(holder.Reason)
+	return ok && s.Record.State == Ending && unreached(s.Record.Reason) && unreached(holder.Reason)
 }
 
 // timeToAnswer returns how long the clusters still have to answer: D from the start of the tenure. Where operators fail

@@ -33,19 +33,19 @@ func ableSince(name string, seconds float64) func(*election.State) {
 
 // Rule 21: an operator orders a move to one cluster.
 func TestOrderedMove(t *testing.T) {
-	const begins = "Draining east 20 Ordered next west after 11s persist"
+	const begins = "Ending east 20 Ordered next west after 11s persist"
 	decide(t, map[string]decision{
 		"to a cluster of a lower priority: begins": {now: at(5), state: leading(), among: "east 100, west 50 ordered",
 			want: begins},
 		"to the leader: nothing to do": {now: at(5), state: leading(), among: "east 100 ordered, west 50", want: kept},
 		"from a leader that is being replaced while most cannot be reached: goes to that cluster": {now: at(16),
-			state: draining(reason.Unreachable, mostUnreachable), among: "east 100 Unreachable, west 50 ordered prepared",
+			state: ending(reason.Unreachable, mostUnreachable), among: "east 100 Unreachable, west 50 ordered prepared",
 			want: "Leading west 21 FailedOver persist"},
 		"from a leader that this hub has never reached: begins": {now: at(5), state: leading(),
 			among: "east 100 unknown, west 50 ordered", want: begins},
 		"from a leader that has begun to answer: kept until it is known": {now: at(5), state: leading(),
 			among: "east 100 unknown answering, west 50 ordered", want: kept + " after 11s"},
-		"its term has ended: goes to that cluster": {now: at(16), state: draining(reason.Ordered),
+		"its term has ended: goes to that cluster": {now: at(16), state: ending(reason.Ordered),
 			among: "east 100, south 70 prepared, west 50 ordered prepared",
 			want:  "Leading west 21 HandedOver next east persist"},
 	})
@@ -73,10 +73,10 @@ func TestRefusedOrder(t *testing.T) {
 			false, ""},
 		"this hub has started, and the cluster is silent": {15, election.Leading, "east 100, west 50 unknown ordered",
 			true, ""},
-		"a change is under way, and the cluster is lost": {5, election.Draining, "east 100, west 50 Unreachable ordered",
+		"a change is under way, and the cluster is lost": {5, election.Ending, "east 100, west 50 Unreachable ordered",
 			false, ""},
 		"nobody leads, and there is no such cluster either": {5, election.Vacant, "east 100", true, ""},
-		"nobody else gets a term, and the cluster is lost": {5, election.Draining, "east 100, west 50 Unreachable ordered",
+		"nobody else gets a term, and the cluster is lost": {5, election.Ending, "east 100, west 50 Unreachable ordered",
 			true,
 			reason.FailoverPending},
 	} {
@@ -108,19 +108,19 @@ func TestManualFailover(t *testing.T) {
 		"the leader cannot be reached: kept": {now: at(5), among: "east 100 Unreachable, west 50", want: pending},
 		"its clock is off: kept":             {now: at(5), among: "east 100 ClockSkewed, west 50", want: pending},
 		"its Cluster is deleted: replaced": {now: at(5), among: "east 100 Deleting, west 50",
-			want: "Draining east 20 Deleting next west after 11s persist"},
+			want: "Ending east 20 Deleting next west after 11s persist"},
 		"it was being replaced when the policy changed, and its term has ended: nobody else leads": {now: at(16),
-			state: draining(reason.Unreachable), among: "east 100 Unreachable, west 50 prepared",
-			want: "Draining east 20 Unreachable next west waiting FailoverPending"},
-		"its Lease was lost, and it is reached again: a new term": {now: at(16), state: draining(reason.LeaseLost),
+			state: ending(reason.Unreachable), among: "east 100 Unreachable, west 50 prepared",
+			want: "Ending east 20 Unreachable next west waiting FailoverPending"},
+		"its Lease was lost, and it is reached again: a new term": {now: at(16), state: ending(reason.LeaseLost),
 			among: "east 100, west 50 prepared", want: "Leading east 21 NewTerm next west persist"},
 		"it was drained, and is switched off: replaced": {now: at(5), among: "east 100 Unreachable drained, west 50",
-			want: "Draining east 20 Drained next west after 11s persist"},
+			want: "Ending east 20 Drained next west after 11s persist"},
 		"a planned change was under way, and it cannot be reached: the change goes on": {now: at(16),
-			state: draining(reason.PriorityChanged), among: "east 10 Unreachable, west 50 prepared",
+			state: ending(reason.PriorityChanged), among: "east 10 Unreachable, west 50 prepared",
 			want: "Leading west 21 HandedOver persist"},
 		"its fence is missing, its term has ended, and a move is ordered: the cluster leads": {now: at(16),
-			state: draining(reason.LeaseLost), among: "east 100 Unfenced unfenced keeps, west 50 ordered prepared",
+			state: ending(reason.LeaseLost), among: "east 100 Unfenced unfenced keeps, west 50 ordered prepared",
 			want: "Leading west 21 FailedOver persist"},
 	}
 	for name, row := range rows {
@@ -142,7 +142,7 @@ func TestFailback(t *testing.T) {
 		return leading(append(changes, recorded(ledBy("west"), followedBy("east"), east))...)
 	}
 	seenSouth := recorded(func(r *election.Record) { r.Observed["south"] = 70 })
-	const stays, moves = "Leading west 20 Elected next east", "Draining west 20 Failback next east after 11s persist"
+	const stays, moves = "Leading west 20 Elected next east", "Ending west 20 Failback next east after 11s persist"
 	rows := map[string]decision{
 		"for less than that: stays": {now: at(5), state: led(fitSince(map[string]float64{"east": -290})),
 			among: "east 100, west 50", want: stays + " after 5s"},
@@ -160,7 +160,7 @@ func TestFailback(t *testing.T) {
 		"the best one is not settled, the next one is: moves to that": {now: at(5),
 			state: led(seenSouth, fitSince(map[string]float64{"south": -295, "east": 4})),
 			among: "south 70, east 100, west 50",
-			want:  "Draining west 20 Failback next south after 11s persist"},
+			want:  "Ending west 20 Failback next south after 11s persist"},
 	}
 	for name, row := range rows {
 		row.policy = policy(failback)
@@ -183,7 +183,7 @@ func TestFlappingClusterMovesNothing(t *testing.T) {
 		}
 		s.FitSince = election.FitSince(now, s.FitSince, among(clusters))
 		s.Sent = sent(float64(second) - 1)
-		if s.Record.State == election.Draining {
+		if s.Record.State == election.Ending {
 			s.Sent = sent(-100) // all that was promised has passed
 			clusters = "east 100 prepared, west 50"
 		}
@@ -203,7 +203,7 @@ func TestFlappingClusterMovesNothing(t *testing.T) {
 
 // Rule 24: from an instant on, all priorities count as edited, once.
 func TestRebalance(t *testing.T) {
-	const moves = "Draining west 20 PriorityChanged next east after 11s persist"
+	const moves = "Ending west 20 PriorityChanged next east after 11s persist"
 	const lost = "east 100 Unreachable, west 50"
 	for name, test := range map[string]struct {
 		at          float64
@@ -226,11 +226,11 @@ func TestRebalance(t *testing.T) {
 		if got := say(d); got != test.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, test.want)
 		}
-		if s.Record = d.Record; s.Record.State == election.Draining {
+		if s.Record = d.Record; s.Record.State == election.Ending {
 			continue
 		}
 		again := election.Next(at(6), policy(rebalanceAt(test.at)), s, among(test.then))
-		if moves := again.Record.State == election.Draining; moves != test.thenMoves {
+		if moves := again.Record.State == election.Ending; moves != test.thenMoves {
 			t.Errorf("%s: a second later %s", name, say(again))
 		}
 	}

@@ -27,7 +27,7 @@ func anyState(r *rand.Rand) (election.State, []election.Candidate) {
 		s.Sent.Until, s.Sent.BootUntil = wall(float64(r.IntN(20))), boot(float64(r.IntN(20)))
 	}
 	if r.IntN(10) > 0 {
-		phases := []election.RecordState{election.Vacant, election.Leading, election.Draining, election.Retired}
+		phases := []election.RecordState{election.Vacant, election.Leading, election.Ending, election.Retired}
 		whys := []reason.Reason{reason.Unreachable, reason.Drained, reason.LeaseLost, reason.PolicyGone}
 		s.Record = record(phases[r.IntN(4)], names[r.IntN(3)], because(whys[r.IntN(4)]),
 			lasting(time.Duration(15*(1+r.IntN(4)))*second))

@@ -37,7 +37,7 @@ func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) 
 		Rebalanced:  r.Rebalanced,
 	}
 	if !live {
-		raised.State, raised.Reason = Draining, reason.LeaseLost
+		raised.State, raised.Reason = Ending, reason.LeaseLost
 		s.Record = raised
 		raised.Next, raised.NotBefore = successor(now, p, s, cs), promiseExpiry(s, p.bounds()).wall
 	}

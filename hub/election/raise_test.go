@@ -32,8 +32,8 @@ func TestLeaseRaisesRecord(t *testing.T) {
 		"newer, expired on the boot clock, renewed by a clock that was ahead": {
 			now: at(14), state: raised(lost(), hourAhead), among: both, want: "stop renewing",
 		},
-		"the same epoch and leader, draining": {
-			now: at(2), state: raised(draining(reason.Unreachable), foundIn("east", epoch, -1)), among: both,
+		"the same epoch and leader, ending": {
+			now: at(2), state: raised(ending(reason.Unreachable), foundIn("east", epoch, -1)), among: both,
 			want: "stop renewing",
 		},
 		"the same epoch, another leads": {now: at(2), state: raised(leading(), same), among: both, want: kept},
@@ -47,7 +47,7 @@ func TestLeaseRaisesRecord(t *testing.T) {
 
 // Rule 6: a term that ended while the management cluster was restored had the leader. Recovery moves nothing.
 func TestEndedTermOfLeaseNamesTheLeader(t *testing.T) {
-	const both, ends = "east 100, west 50 prepared", "Draining west 30 LeaseLost next "
+	const both, ends = "east 100, west 50 prepared", "Ending west 30 LeaseLost next "
 	ended := foundIn("west", 30, -100)
 	restored := func(s election.State, changes ...func(*election.State)) election.State {
 		for _, change := range append([]func(*election.State){
@@ -59,12 +59,12 @@ func TestEndedTermOfLeaseNamesTheLeader(t *testing.T) {
 	}
 	decide(t, map[string]decision{
 		"another led by the record": {now: at(1), state: restored(leading()), among: both, want: ends + "west persist"},
-		"another drained by the record": {now: at(1), state: restored(draining(reason.Unreachable)), among: both,
+		"another drained by the record": {now: at(1), state: restored(ending(reason.Unreachable)), among: both,
 			want: ends + "west persist"},
 		"its cluster may not lead": {now: at(1), state: restored(leading()), among: "east 100, west 50 NamespaceMissing",
 			want: ends + "east persist"},
 		"a Lease shows a newer term of another": {now: at(1), state: restored(leading(), seen(40)), among: both,
-			want: "Draining east 20 LeaseLost next east after 15s persist"},
+			want: "Ending east 20 LeaseLost next east after 15s persist"},
 		"by the record nobody led": {now: at(20), state: restored(vacant()), among: both,
 			want: "Leading east 31 Elected next west persist"},
 	})

@@ -27,7 +27,7 @@ func TestRecordAfterDecision(t *testing.T) {
 		want   election.Record
 	}{
 		"granted: the policy's D and Lease name, and all priorities": {
-			policy: policy(duration(30*second), fences), state: draining(reason.Unreachable, recorded(opened(locks...))),
+			policy: policy(duration(30*second), fences), state: ending(reason.Unreachable, recorded(opened(locks...))),
 			among: "east 7 Unreachable, west 8 prepared, south 9 unknown",
 			want: election.Record{
 				Leader: "west", Epoch: 21, State: election.Leading, Reason: reason.FailedOver, Since: now, AcquireTime: now,
@@ -36,7 +36,7 @@ func TestRecordAfterDecision(t *testing.T) {
 			},
 		},
 		"granted to the same leader: an edit that waits still waits": {
-			policy: policy(), state: draining(reason.LeaseLost, frozen), among: "east 100, west 200 prepared",
+			policy: policy(), state: ending(reason.LeaseLost, frozen), among: "east 100, west 200 prepared",
 			want: election.Record{
 				Leader: "east", Epoch: 21, State: election.Leading, Reason: reason.NewTerm, Since: now, AcquireTime: now,
 				Duration: 15 * second, Skew: second, LeaseName: "leasecast", Next: "west",
@@ -44,7 +44,7 @@ func TestRecordAfterDecision(t *testing.T) {
 			},
 		},
 		"vacated: what outlasts the term stays": {
-			policy: policy(duration(3*second), fences), state: draining(reason.Deleting, recorded(opened(locks...))),
+			policy: policy(duration(3*second), fences), state: ending(reason.Deleting, recorded(opened(locks...))),
 			among: "east 7 Deleting, west 8 Unreachable",
 			want: election.Record{
 				Epoch: epoch, State: election.Vacant, Reason: reason.NoCandidate, Since: now, Duration: 15 * second, Skew: second,
@@ -139,7 +139,7 @@ func TestAnyDifferenceIsPersisted(t *testing.T) {
 		})
 	}
 	for why, since := range map[reason.Reason]time.Time{reason.Moved: wall(-5), reason.NoCandidate: wall(2)} {
-		states := map[election.RecordState]time.Time{election.Vacant: since, election.Draining: wall(2)}
+		states := map[election.RecordState]time.Time{election.Vacant: since, election.Ending: wall(2)}
 		for state, sinceState := range states {
 			s := stateOf(record(state, "", because(why)), nothing(), moved)
 			s.Record.Since = wall(-5)
@@ -150,9 +150,9 @@ func TestAnyDifferenceIsPersisted(t *testing.T) {
 	}
 }
 
-// The Lease that prepares a successor is renewed no earlier than the draining began. If the record has one of
+// The Lease that prepares a successor is renewed no earlier than the ending began. If the record has one of
 // the future, it begins now.
-func TestDrainingBeganInThePast(t *testing.T) {
+func TestEndingBeganInThePast(t *testing.T) {
 	for name, test := range map[string]struct {
 		since, want time.Time
 		persist     bool
@@ -161,7 +161,7 @@ func TestDrainingBeganInThePast(t *testing.T) {
 		"in the future": {wall(86_400), wall(100), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := draining(reason.Unreachable)
+			s := ending(reason.Unreachable)
 			s.Record.Since = test.since
 			d := election.Next(at(100), policy(), s, among("east 100 Unreachable, west 50"))
 			if d.Waiting != reason.WaitingForClusters || !d.Record.Since.Equal(test.want) || d.Persist != test.persist {
@@ -203,7 +203,7 @@ func TestReasonOfNewTerm(t *testing.T) {
 		reason.PriorityChanged: reason.HandedOver,
 		reason.Deleting:        reason.HandedOver, reason.Gone: reason.HandedOver,
 	} {
-		s := draining(why)
+		s := ending(why)
 		if d := election.Next(at(16), policy(), s, among("east 100 Deleting, west 50 prepared")); d.Record.Reason != want {
 			t.Errorf("drained by %s: %s, want %s", why, say(d), want)
 		}
@@ -229,8 +229,8 @@ func TestAssign(t *testing.T) {
 	fresh.MinRenewTime = wall(0)
 	revoke := is(assign.Revoke, "", epoch+1)
 	revoke.Revoked = is(assign.Lead, "east", epoch).Term
-	drain := record(election.Draining, "east", followedBy("west"))
-	revoking := record(election.Draining, "east", followedBy("west"), revoked)
+	end := record(election.Ending, "east", followedBy("west"))
+	revoking := record(election.Ending, "east", followedBy("west"), revoked)
 	for name, test := range map[string]struct {
 		record  election.Record
 		cluster string
@@ -242,11 +242,11 @@ func TestAssign(t *testing.T) {
 		"leading, its leader, granted by this tenure": {record(election.Leading, "east"), "east", true, first},
 		"leading, a follower": {record(election.Leading, "east"), "west", true,
 			is(assign.Follow, "east", epoch)},
-		"draining, its leader":    {drain, "east", true, is(assign.Hold, "east", epoch)},
-		"draining, its successor": {drain, "west", false, fresh},
-		"revoked, its leader":     {revoking, "east", false, revoke},
-		"revoked, its successor":  {revoking, "west", false, fresh},
-		"vacant":                  {record(election.Vacant, ""), "east", false, is(assign.Follow, "", epoch)},
+		"ending, its leader":     {end, "east", true, is(assign.Hold, "east", epoch)},
+		"ending, its successor":  {end, "west", false, fresh},
+		"revoked, its leader":    {revoking, "east", false, revoke},
+		"revoked, its successor": {revoking, "west", false, fresh},
+		"vacant":                 {record(election.Vacant, ""), "east", false, is(assign.Follow, "", epoch)},
 		"vacant, while a Lease may be live": {
 			record(election.Vacant, "", because(reason.WaitingForExpiry)), "east", false, is(assign.Hold, "", epoch),
 		},
@@ -268,7 +268,7 @@ func TestAssign(t *testing.T) {
 
 // Rule 2: no Lease has a longer D than the record.
 func TestAssignedD(t *testing.T) {
-	for _, r := range []election.RecordState{election.Leading, election.Draining, election.Vacant} {
+	for _, r := range []election.RecordState{election.Leading, election.Ending, election.Vacant} {
 		for _, test := range []struct{ policy, record time.Duration }{{60 * second, 15 * second},
 			{15 * second, 60 * second}} {
 			a := election.Assign(record(r, "east", lasting(test.record)), "fleet", "east", test.policy, true)

@@ -17,13 +17,13 @@ var long = fitSince(map[string]float64{"east": -25, "west": -25, "south": -25})
 
 // Rule 26: what the policy requires must be healthy where a leader is.
 func TestRequired(t *testing.T) {
-	const begins = "Draining east 20 RequiredUnhealthy next west after 11s persist"
+	const begins = "Ending east 20 RequiredUnhealthy next west after 11s persist"
 	rows := map[string]decision{
 		"it has not been healthy for long enough elsewhere: kept": {now: at(5),
 			state: leading(fitSince(map[string]float64{"west": -20})), among: "east 100 failed, west 50",
 			want: "Leading east 20 Elected next west"},
 		"the term has ended, and it was sick for a moment elsewhere: the leader goes on": {now: at(16),
-			state: draining(reason.RequiredUnhealthy, fitSince(map[string]float64{"west": 0})),
+			state: ending(reason.RequiredUnhealthy, fitSince(map[string]float64{"west": 0})),
 			among: "east 100 failed, west 50 prepared", want: "Leading east 21 NewTerm next west persist"},
 		"it has failed in the leader's cluster: begins": {now: at(5), state: leading(), among: "east 100 failed, west 50",
 			want: begins},
@@ -37,12 +37,12 @@ func TestRequired(t *testing.T) {
 			state: leading(), among: "east 100 failed, west 50",
 			want: "Leading east 20 Elected next west waiting FailoverPending"},
 
-		"the term has ended: the healthy one leads": {now: at(16), state: draining(reason.RequiredUnhealthy),
+		"the term has ended: the healthy one leads": {now: at(16), state: ending(reason.RequiredUnhealthy),
 			among: "east 100 failed, south 70 unreadable prepared, west 50 prepared",
 			want:  "Leading west 21 HandedOver next south persist"},
 		"the leader is lost, and it has failed in all others: the best of them is next": {now: at(5), state: leading(),
 			among: "east 100 Unreachable, south 70 failed, west 50 failed",
-			want:  "Draining east 20 Unreachable next south after 11s persist"},
+			want:  "Ending east 20 Unreachable next south after 11s persist"},
 		"nobody leads, and it has failed everywhere": {now: at(500), state: vacant(),
 			among: "east 100 failed, west 50 failed", want: "Leading east 480 Elected next west persist"},
 	}
@@ -60,7 +60,7 @@ func TestRequired(t *testing.T) {
 
 // What people order does not bring a leader from where it is healthy to where it has failed.
 func TestRequiredComesBeforeOrders(t *testing.T) {
-	ordered := "Draining east 20 Ordered next west after 11s persist"
+	ordered := "Ending east 20 Ordered next west after 11s persist"
 	decide(t, map[string]decision{
 		"an order, the leader is lost, and it has failed in all others": {now: at(5), state: leading(),
 			policy: policy(manual), among: "east 100 Unreachable, west 50 ordered failed", want: ordered},
@@ -80,17 +80,17 @@ func TestPlannedChangeGoesWhereWhatIsRequiredIsNoWorse(t *testing.T) {
 	const sick, blind = " unhealthy", " unreadable"
 	decide(t, map[string]decision{
 		"the leader is drained, and the better cluster is unhealthy": {now: at(5), state: leading(),
-			among: fmt.Sprintf(clusters, " drained", sick, ""), want: "Draining east 20 Drained" + next},
+			among: fmt.Sprintf(clusters, " drained", sick, ""), want: "Ending east 20 Drained" + next},
 		"its drained term has ended, and the better cluster cannot be read": {now: at(16),
-			state: draining(reason.Drained), among: fmt.Sprintf(clusters, " drained", blind, ""),
+			state: ending(reason.Drained), among: fmt.Sprintf(clusters, " drained", blind, ""),
 			want: "Leading south 21 HandedOver next west persist"},
-		"its drained term has ended, and no other cluster is as healthy": {now: at(16), state: draining(reason.Drained),
+		"its drained term has ended, and no other cluster is as healthy": {now: at(16), state: ending(reason.Drained),
 			among: fmt.Sprintf(clusters, " drained", blind, sick), want: "Leading east 21 NewTerm next west persist"},
-		"its drained term has ended, and it is lost": {now: at(16), state: draining(reason.Drained),
+		"its drained term has ended, and it is lost": {now: at(16), state: ending(reason.Drained),
 			among: fmt.Sprintf(clusters, " drained Unreachable", blind, ""),
 			want:  "Leading west 21 HandedOver next south persist"},
 		"another one is raised, and the better cluster is unhealthy": {now: at(5), state: leading(),
-			among: fmt.Sprintf("east 100, west 900%s, south 200", sick), want: "Draining east 20 PriorityChanged" + next},
+			among: fmt.Sprintf("east 100, west 900%s, south 200", sick), want: "Ending east 20 PriorityChanged" + next},
 	})
 }
 

@@ -7,39 +7,39 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// Rules 4 and 12: until it expires, a term goes on when the cause of its draining is gone.
-func TestDrainingTermResumes(t *testing.T) {
+// Rules 4 and 12: until it expires, a term goes on when the cause of its ending is gone.
+func TestEndingTermResumes(t *testing.T) {
 	const both, resumed = "east 100, west 50 prepared", "Leading east 20 Resumed next west persist"
 	waits := func(why, next, after string) string {
-		return "Draining east 20 " + why + " next " + next + " waiting WaitingForExpiry after " + after
+		return "Ending east 20 " + why + " next " + next + " waiting WaitingForExpiry after " + after
 	}
 	decide(t, map[string]decision{
-		"the leader answers again, 1 ms before its deadline": {now: at(14.999), state: draining(reason.Unreachable),
+		"the leader answers again, 1 ms before its deadline": {now: at(14.999), state: ending(reason.Unreachable),
 			among: both, want: resumed},
-		"the leader answers again at its deadline: no": {now: at(15), state: draining(reason.Unreachable), among: both,
+		"the leader answers again at its deadline: no": {now: at(15), state: ending(reason.Unreachable), among: both,
 			want: waits("Unreachable", "east", "1s persist")},
-		"it is fit, but does not answer: no": {now: at(5), state: draining(reason.Unreachable),
+		"it is fit, but does not answer: no": {now: at(5), state: ending(reason.Unreachable),
 			among: "east 100 silent, west 50 prepared", want: waits("Unreachable", "east", "11s persist")},
-		"it answers, but is not known: no": {now: at(5), state: draining(reason.Unreachable),
-			among: "east 100 unknown answering, west 50 prepared", want: drains + "11s"},
-		"a newer term was seen: no": {now: at(5), state: draining(reason.LeaseLost, seen(epoch+1)), among: both,
+		"it answers, but is not known: no": {now: at(5), state: ending(reason.Unreachable),
+			among: "east 100 unknown answering, west 50 prepared", want: ends + "11s"},
+		"a newer term was seen: no": {now: at(5), state: ending(reason.LeaseLost, seen(epoch+1)), among: both,
 			want: waits("LeaseLost", "east", "11s persist")},
-		"retired, the policy is back: it drains first": {now: at(5), state: retired(), among: both,
+		"retired, the policy is back: it ends first": {now: at(5), state: retired(), among: both,
 			want: waits("PolicyGone", "east", "11s persist")},
 		"the policy is back with another Lease name: no": {now: at(5),
-			state: draining(reason.PolicyGone, recorded(renamed)), among: both,
+			state: ending(reason.PolicyGone, recorded(renamed)), among: both,
 			want: waits("PolicyGone", "east", "11s persist")},
 	})
 }
 
-// Rule 12: who gets the next term when the draining one has expired. After an outage of the hub, clusters have D to
+// Rule 12: who gets the next term when the ending one has expired. After an outage of the hub, clusters have D to
 // answer.
 func TestNextTermAfterExpiry(t *testing.T) {
 	restarted := func(why reason.Reason, changes ...func(*election.State)) election.State {
-		return draining(why, append(changes, during(afterOutage()), having(nothing()))...)
+		return ending(why, append(changes, during(afterOutage()), having(nothing()))...)
 	}
 	waits := func(leader, why string) string {
-		return "Draining " + leader + " 20 " + why + " next west waiting WaitingForClusters after 1ms"
+		return "Ending " + leader + " 20 " + why + " next west waiting WaitingForClusters after 1ms"
 	}
 	decide(t, map[string]decision{
 		"the leader is back, and a better one was not reached yet": {

@@ -6,13 +6,13 @@ import (
 )
 
 // revokes reports whether the term of the leader that is being replaced must be revoked. A revocation cannot be
-// undone, so it waits until the drain is recorded and the successor has shown that it can be written. It is useless
+// undone, so it waits until the end is recorded and the successor has shown that it can be written. It is useless
 // where an acknowledgement could not count, or where no Lease can be live any more.
 func revokes(now lease.Reading, p Policy, s State, ranked []Candidate) bool {
 	r := s.Record
 	holder, _ := named(ranked, r.Leader)
 	c, ok := ready(now, p, s, ranked)
-	return p.Acknowledged && r.State == Draining && r.Revoked == 0 && !s.stale() &&
+	return p.Acknowledged && r.State == Ending && r.Revoked == 0 && !s.stale() &&
 		ok && c.Name != r.Leader && holder.Answering && now.Wall.Before(s.Sent.Until) &&
 		inheritedExpiry(s, p.bounds()).passed(now) && s.Sent.covered(now)
 }
@@ -46,7 +46,7 @@ func mustWait(p Policy, s State, ranked []Candidate, c Candidate) bool {
 		isObservation(s.Record.Reason)
 }
 
-// waiting returns what a draining record waits for.
+// waiting returns what the record of an ending term waits for.
 func waiting(r Record) reason.Reason {
 	if r.Revoked != 0 {
 		return reason.WaitingForReaders

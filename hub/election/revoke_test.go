@@ -13,53 +13,53 @@ func TestRevocation(t *testing.T) {
 	ack := policy(acknowledged)
 	const (
 		both    = "east 100, west 200 prepared"
-		waits   = "Draining east 20 PriorityChanged next west waiting WaitingForExpiry after "
-		asks    = "Draining east 21 PriorityChanged next west waiting WaitingForReaders after "
+		waits   = "Ending east 20 PriorityChanged next west waiting WaitingForExpiry after "
+		asks    = "Ending east 21 PriorityChanged next west waiting WaitingForReaders after "
 		granted = "Leading west 22 HandedOver next east persist"
 	)
-	drain := func(changes ...func(*election.State)) election.State {
-		return draining(reason.PriorityChanged, changes...)
+	end := func(changes ...func(*election.State)) election.State {
+		return ending(reason.PriorityChanged, changes...)
 	}
 	asked := func(changes ...func(*election.State)) election.State {
-		return drain(append([]func(*election.State){recorded(revoked)}, changes...)...)
+		return end(append([]func(*election.State){recorded(revoked)}, changes...)...)
 	}
 	fenced := having(withStop(17*second, sent(0)))
 	slower := having(withEarlier(8, sent(0)))
 	inherited := []func(*election.State){during(young()), having(sent(10)), recorded(notBefore(26))}
 	leaderless := asked(released, recorded(because(reason.Gone), ledBy("")))
 	decide(t, map[string]decision{
-		"leading: the drain is recorded first": {now: at(2), policy: ack, among: both, state: leading(),
-			want: "Draining east 20 PriorityChanged next west after 14s persist"},
-		"retired: it drains first": {now: at(2), policy: ack, among: both, state: retired(),
-			want: "Draining east 20 PolicyGone next west waiting WaitingForExpiry after 14s persist"},
-		"draining: revoked": {now: at(2), policy: ack, state: drain(), among: both,
+		"leading: the end is recorded first": {now: at(2), policy: ack, among: both, state: leading(),
+			want: "Ending east 20 PriorityChanged next west after 14s persist"},
+		"retired: it ends first": {now: at(2), policy: ack, among: both, state: retired(),
+			want: "Ending east 20 PolicyGone next west waiting WaitingForExpiry after 14s persist"},
+		"ending: revoked": {now: at(2), policy: ack, state: end(), among: both,
 			want: asks + "14s persist"},
-		"draining, readers need not register: no": {now: at(2), state: drain(), among: both, want: waits + "14s"},
-		"draining, the successor is not written: no": {now: at(2), policy: ack, state: drain(), among: "east 100, west 200",
+		"ending, readers need not register: no": {now: at(2), state: end(), among: both, want: waits + "14s"},
+		"ending, the successor is not written: no": {now: at(2), policy: ack, state: end(), among: "east 100, west 200",
 			want: waits + "14s"},
-		"draining, no Lease of the leader is live: no": {now: at(15), policy: ack, state: drain(), among: both,
+		"ending, no Lease of the leader is live: no": {now: at(15), policy: ack, state: end(), among: both,
 			want: waits + "1s"},
-		"draining, the leader is its successor: no": {now: at(2), policy: ack,
-			state: draining(reason.LeaseLost, leaseLost, recorded(followedBy("east"))), among: "east 100, west 50 prepared",
-			want: "Draining east 20 LeaseLost next east waiting WaitingForExpiry after 14s"},
-		"draining, an earlier tenure's promise may last: no": {now: at(15.999), policy: ack, state: drain(inherited...),
+		"ending, the leader is its successor: no": {now: at(2), policy: ack,
+			state: ending(reason.LeaseLost, leaseLost, recorded(followedBy("east"))), among: "east 100, west 50 prepared",
+			want: "Ending east 20 LeaseLost next east waiting WaitingForExpiry after 14s"},
+		"ending, an earlier tenure's promise may last: no": {now: at(15.999), policy: ack, state: end(inherited...),
 			among: both, want: waits + "10.001s"},
-		"draining, an earlier tenure's promise has passed: revoked": {now: at(16), policy: ack, state: drain(inherited...),
+		"ending, an earlier tenure's promise has passed: revoked": {now: at(16), policy: ack, state: end(inherited...),
 			among: both, want: asks + "10s persist"},
-		"draining, a newer term was seen: no": {now: at(2), policy: ack, state: drain(seen(21)), among: both,
+		"ending, a newer term was seen: no": {now: at(2), policy: ack, state: end(seen(21)), among: both,
 			want: waits + "14s"},
-		"draining, locks were fenced under it: no": {now: at(2), policy: ack, state: drain(fenced, recorded(notBefore(33))),
+		"ending, locks were fenced under it: no": {now: at(2), policy: ack, state: end(fenced, recorded(notBefore(33))),
 			among: both, want: waits + "16s"},
-		"draining, slower locks were fenced before, by the wall clock: no": {now: clocks(2, 9), policy: ack, among: both,
-			state: drain(slower), want: waits + "14s"},
-		"draining, slower locks were fenced before, by the boot clock: no": {now: clocks(9, 2), policy: ack, among: both,
-			state: drain(slower), want: waits + "14s"},
-		"draining, slower locks were fenced before, and must have been released: revoked": {now: at(8), policy: ack,
-			among: both, state: drain(slower), want: asks + "8s persist"},
-		"draining, most are unreachable: no": {now: at(2), policy: ack,
-			among: "east 100 Unreachable answering, west 50 prepared", state: draining(reason.Unreachable, mostUnreachable),
-			want: drains + "14s"},
-		"draining, released before it was revoked": {now: at(2), policy: ack, state: drain(released),
+		"ending, slower locks were fenced before, by the wall clock: no": {now: clocks(2, 9), policy: ack, among: both,
+			state: end(slower), want: waits + "14s"},
+		"ending, slower locks were fenced before, by the boot clock: no": {now: clocks(9, 2), policy: ack, among: both,
+			state: end(slower), want: waits + "14s"},
+		"ending, slower locks were fenced before, and must have been released: revoked": {now: at(8), policy: ack,
+			among: both, state: end(slower), want: asks + "8s persist"},
+		"ending, most are unreachable: no": {now: at(2), policy: ack,
+			among: "east 100 Unreachable answering, west 50 prepared", state: ending(reason.Unreachable, mostUnreachable),
+			want: ends + "14s"},
+		"ending, released before it was revoked": {now: at(2), policy: ack, state: end(released),
 			among: "east 100 silent, west 200 prepared", want: waits + "14s"},
 		"revoked: not again": {now: at(2), policy: ack, state: asked(), among: both, want: asks + "14s"},
 		"revoked, all readers released": {now: at(2), policy: ack, state: asked(released), among: both,
@@ -72,15 +72,15 @@ func TestRevocation(t *testing.T) {
 		"released, the edit was reverted: a new term": {now: at(2), policy: ack, state: asked(released),
 			among: "east 100, west 50 prepared", want: "Leading east 22 NewTerm next west persist"},
 		"released, the record names no leader, and no cluster may lead": {now: at(2), policy: ack, state: leaderless,
-			among: "west 50 Unreachable", want: "Draining nobody 21 Gone waiting WaitingForReaders after 14s persist"},
+			among: "west 50 Unreachable", want: "Ending nobody 21 Gone waiting WaitingForReaders after 14s persist"},
 		"not released, 1 ms before the expiry": {now: at(15.999), policy: ack, state: asked(), among: both,
 			want: asks + "1ms"},
 		"not released, expired": {now: at(16), policy: ack, state: asked(), among: both, want: granted},
 		"not released, expired, the successor is not written: in the revocation's epoch": {now: at(16), policy: ack,
 			state: asked(), among: "east 100, west 200",
-			want: "Draining east 21 PriorityChanged next west waiting WaitingForClusters persist"},
+			want: "Ending east 21 PriorityChanged next west waiting WaitingForClusters persist"},
 		"not released, the edit was reverted: never resumed": {now: at(2), policy: ack, state: asked(),
 			among: "east 100, west 50 prepared",
-			want:  "Draining east 21 PriorityChanged next east waiting WaitingForReaders after 14s persist"},
+			want:  "Ending east 21 PriorityChanged next east waiting WaitingForReaders after 14s persist"},
 	})
 }

@@ -12,10 +12,10 @@ type RecordState string
 
 // The states; see the package comment for the ways between them.
 const (
-	Vacant   RecordState = "Vacant"
-	Leading  RecordState = "Leading"
-	Draining RecordState = "Draining"
-	Retired  RecordState = "Retired"
+	Vacant  RecordState = "Vacant"
+	Leading RecordState = "Leading"
+	Ending  RecordState = "Ending"
+	Retired RecordState = "Retired"
 )
 
 // Policy is the part of a LeadershipPolicy that decisions need.
@@ -114,10 +114,10 @@ type Candidate struct {
 	Fitness Fitness
 	// Reason is why it is not Fit.
 	Reason reason.Reason
-	// Answering: its last read and its last write were answered. A leader that answers again while its term drains
+	// Answering: its last read and its last write were answered. A leader that answers again while its term ends
 	// may resume.
 	Answering bool
-	// Prepared: a Lease written since the draining began is in place there. A cluster that cannot be written is no
+	// Prepared: a Lease written since the term began to end is in place there. A cluster that cannot be written is no
 	// successor.
 	Prepared bool
 	// Refused: such a write was tried, and failed.

@@ -70,13 +70,13 @@ func TestMessageOfACandidate(t *testing.T) {
 
 func TestDescribe(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, int(250*time.Millisecond), time.FixedZone("", 3600))
-	const drains = "east is being replaced (Unreachable); next is "
+	const ends = "east is being replaced (Unreachable); next is "
 	const promised = "an earlier promise may still stand; next is "
 	const expiry, clusters = reason.WaitingForExpiry, reason.WaitingForClusters
 	const none = "no cluster is eligible; see candidates for the reasons"
 	const at, better = ", not before 11:00:00.250Z", " ranks higher and is not ready yet; if it does not become so in " +
 		"time, next is west; see candidates for the reasons"
-	const leading, draining, vacant = election.Leading, election.Draining, election.Vacant
+	const leading, ending, vacant = election.Leading, election.Ending, election.Vacant
 	r := func(phase election.RecordState, why reason.Reason, next string) election.Record {
 		return election.Record{State: phase, Reason: why, Leader: "east", Epoch: 20, Next: next, NotBefore: noon}
 	}
@@ -95,21 +95,21 @@ func TestDescribe(t *testing.T) {
 			"east leads in epoch 20; a fence was missing in west, which led before: programs there may still act"},
 		"a cluster without its fence led, and nobody does": {unfenced(r(vacant, reason.NoCandidate, "")), "", "", none},
 		"led": {r(leading, reason.Elected, ""), reason.MostUnreachable, "", "east leads in epoch 20"},
-		"a hub that may be cut off": {r(draining, reason.Unreachable, "west"), reason.MostUnreachable, "",
+		"a hub that may be cut off": {r(ending, reason.Unreachable, "west"), reason.MostUnreachable, "",
 			"east is lost, but so are most clusters: nobody is chosen until one comes back"},
-		"a frozen namespace": {r(draining, reason.Unreachable, "west"), reason.Frozen, "",
+		"a frozen namespace": {r(ending, reason.Unreachable, "west"), reason.Frozen, "",
 			"east cannot lead (Unreachable), and the namespace is frozen: no other cluster is chosen"},
-		"readers that have to stop": {r(draining, reason.PriorityChanged, "west"), reason.WaitingForReaders, "",
+		"readers that have to stop": {r(ending, reason.PriorityChanged, "west"), reason.WaitingForReaders, "",
 			"east was told to stop (PriorityChanged); next is west, as soon as all registered readers have " +
 				"stopped, or else at 11:00:00.250Z"},
-		"a drain":                 {r(draining, reason.Unreachable, "west"), expiry, "", drains + "west" + at},
-		"a drain, nobody is next": {r(draining, reason.Unreachable, ""), "", "", drains + "nobody yet" + at},
-		"a fence that is accepted": {declared(r(draining, reason.Fenced, "west"), false), "", "",
+		"a term that ends":                 {r(ending, reason.Unreachable, "west"), expiry, "", ends + "west" + at},
+		"a term that ends, nobody is next": {r(ending, reason.Unreachable, ""), "", "", ends + "nobody yet" + at},
+		"a fence that is accepted": {declared(r(ending, reason.Fenced, "west"), false), "", "",
 			"east counts as off (Fenced), and must stay off until 11:00:00.250Z; next is west, without that wait"},
-		"a fence that is accepted, and nobody is next": {declared(r(draining, reason.Fenced, ""), false),
+		"a fence that is accepted, and nobody is next": {declared(r(ending, reason.Fenced, ""), false),
 			reason.NoCandidate, "",
 			"east counts as off (Fenced), and must stay off until 11:00:00.250Z; next is nobody yet, without that wait"},
-		"a fence that is void": {declared(r(draining, reason.Fenced, "west"), true), expiry, "",
+		"a fence that is void": {declared(r(ending, reason.Fenced, "west"), true), expiry, "",
 			"east is being replaced (Fenced); next is west" + at},
 		"a policy that is gone": {r(election.Retired, reason.PolicyGone, ""), "", "",
 			"no policy claims the namespace; the record stays until everything promised has passed"},

@@ -105,8 +105,8 @@ func Describe(d election.Decision) string {
 			r.Leader, r.Epoch, r.UnfencedLeader)
 	case r.State == election.Leading:
 		return fmt.Sprintf("%s leads in epoch %d", r.Leader, r.Epoch)
-	case r.State == election.Draining:
-		return describeDrain(r, waiting, successor, at)
+	case r.State == election.Ending:
+		return describeEnding(r, waiting, successor, at)
 	case r.State == election.Retired:
 		return "no policy claims the namespace; the record stays until everything promised has passed"
 	case waiting == reason.OtherHub:
@@ -123,7 +123,7 @@ func Describe(d election.Decision) string {
 	}
 }
 
-func describeDrain(r election.Record, waiting reason.Reason, successor, at string) string {
+func describeEnding(r election.Record, waiting reason.Reason, successor, at string) string {
 	switch {
 	case waiting == reason.Frozen:
 		return fmt.Sprintf("%s cannot lead (%s), and the namespace is frozen: no other cluster is chosen", r.Leader, r.Reason)

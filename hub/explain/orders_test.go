@@ -67,7 +67,7 @@ func TestFailoverPending(t *testing.T) {
 	ended := func(why reason.Reason) func(*decide.Snapshot) {
 		return func(v *decide.Snapshot) {
 			r := &v.State.Record
-			r.State, r.Reason, r.Next = election.Draining, why, "west"
+			r.State, r.Reason, r.Next = election.Ending, why, "west"
 		}
 	}
 	automatic := func(v *decide.Snapshot) { v.Policy.Election.ManualFailover = false }

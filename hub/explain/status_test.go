@@ -83,8 +83,8 @@ func TestMessageStaysWhileAFickleReasonDoes(t *testing.T) {
 // Once a Lease of the term has stood, the term is ready, although a renewal is late.
 func TestReady(t *testing.T) {
 	here, away := func(m *member) { m.Sync.InPlace = true }, func(m *member) { m.Sync.InPlace = false }
-	draining := eastLeads(20)
-	draining.State, draining.Reason = election.Draining, reason.Unreachable
+	ending := eastLeads(20)
+	ending.State, ending.Reason = election.Ending, reason.Unreachable
 	for name, test := range map[string]struct {
 		was, now   election.Record
 		stood      bool
@@ -99,8 +99,8 @@ func TestReady(t *testing.T) {
 		"an earlier term was ready":     {eastLeads(20), eastLeads(20), true, 19, away, away, false},
 		"the history is lost":           {eastLeads(20), eastLeads(20), true, 0, away, away, false},
 		"it is granted now":             {eastLeads(19), eastLeads(20), true, 20, here, away, false},
-		"it resumes":                    {draining, eastLeads(20), true, 20, here, away, false},
-		"it is replaced":                {eastLeads(20), draining, true, 20, here, away, false},
+		"it resumes":                    {ending, eastLeads(20), true, 20, here, away, false},
+		"it is replaced":                {eastLeads(20), ending, true, 20, here, away, false},
 	} {
 		v := shopView(test.was, measured("east", agrees, test.east), measured("west", agrees, test.west))
 		v.Object = &v1alpha1.NamespaceLeader{}

@@ -19,7 +19,7 @@ func TestHistoryHasTheNewestChanges(t *testing.T) {
 		"no change":      {func(*election.Record) {}, false},
 		"another reason": {func(r *election.Record) { r.Reason = reason.Resumed }, false},
 		"another leader": {func(r *election.Record) { r.Leader = "west" }, true},
-		"another state":  {func(r *election.Record) { r.State = election.Draining }, true},
+		"another state":  {func(r *election.Record) { r.State = election.Ending }, true},
 		"another epoch":  {func(r *election.Record) { r.Epoch = 21 }, true},
 	} {
 		now := eastLeads(20)

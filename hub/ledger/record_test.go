@@ -17,7 +17,7 @@ import (
 func TestRecordIsStoredAndReadAsItWas(t *testing.T) {
 	at := start.Wall.Add(123456 * time.Microsecond)
 	want := election.Record{
-		Leader: "east", Epoch: 20, Revoked: 19, State: election.Draining, Reason: reason.Unreachable,
+		Leader: "east", Epoch: 20, Revoked: 19, State: election.Ending, Reason: reason.Unreachable,
 		Since: at, AcquireTime: at.Add(1e9), Duration: 15 * time.Second, Skew: time.Second, Stop: 7 * time.Second,
 		OpenLocks: []string{"a/b"}, UnfencedLeader: "west", LeaseName: "leasecast",
 		NotBefore: at.Add(2e9), Next: "west", Observed: map[string]int32{"east": 9}, Rebalanced: at.Add(3e9),

@@ -211,7 +211,7 @@ func TestGrantIsRememberedOnceItIsWritten(t *testing.T) {
 		"a new term":               {21, election.Leading, reason.Elected, 21, 0},
 		"an adopted term":          {20, election.Leading, reason.Adopted, 0, 20},
 		"a term that resumes":      {20, election.Leading, reason.Resumed, 0, 0},
-		"an adopted one that ends": {20, election.Draining, reason.Adopted, 0, 0},
+		"an adopted one that ends": {20, election.Ending, reason.Adopted, 0, 0},
 	} {
 		l, _ := newTestLedger(t, specOf(20, "this"))
 		e := take(t, l)

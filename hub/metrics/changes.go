@@ -65,7 +65,7 @@ func (m *Metrics) changed(was, is *v1alpha1.NamespaceLeader) {
 	}
 	f := m.failovers[key]
 	switch {
-	case n.State == v1alpha1.StateDraining && n.Since != nil && n.NotBefore != nil:
+	case n.State == v1alpha1.StateEnding && n.Since != nil && n.NotBefore != nil:
 		f.began, f.until = n.Since.Time, n.NotBefore.Time
 	case n.State == v1alpha1.StateLeading && o.State != v1alpha1.StateLeading && n.AcquireTime != nil:
 		if n.Reason == reason.FailedOver && !f.began.IsZero() {

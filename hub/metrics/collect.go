@@ -47,7 +47,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for i := range records {
 		r := &records[i]
 		m.collectRecord(ch, r, now)
-		if r.Spec.State == v1alpha1.StateVacant || r.Spec.State == v1alpha1.StateDraining {
+		if r.Spec.State == v1alpha1.StateVacant || r.Spec.State == v1alpha1.StateEnding {
 			waits[change{r.Namespace, string(r.Spec.Reason)}]++
 		}
 	}
@@ -123,7 +123,7 @@ func (m *Metrics) read(ctx context.Context) (records []v1alpha1.NamespaceLeader,
 func (m *Metrics) collectRecord(ch chan<- prometheus.Metric, r *v1alpha1.NamespaceLeader, now time.Time) {
 	key := client.ObjectKeyFromObject(r)
 	leader := r.Spec.Leader
-	if until := r.Spec.NotBefore; r.Spec.State == v1alpha1.StateDraining && until != nil && until.Time.Before(now) {
+	if until := r.Spec.NotBefore; r.Spec.State == v1alpha1.StateEnding && until != nil && until.Time.Before(now) {
 		leader = "" // its term has ended, and no other cluster may lead
 	}
 	sendGauge(ch, leaderInfo, 1, key.Namespace, key.Name, leader, string(r.Spec.State))

@@ -134,7 +134,7 @@ func record(state v1alpha1.RecordState, leader string, epoch int64, why reason.R
 
 // replaced are the records while east is replaced by west, from 0 to 9 s.
 func replaced(why, how reason.Reason) (was, draining, leading *v1alpha1.NamespaceLeader) {
-	draining = record(v1alpha1.StateDraining, "east", 7, why)
+	draining = record(v1alpha1.StateEnding, "east", 7, why)
 	draining.Spec.NotBefore = at(6 * time.Second)
 	leading = record(v1alpha1.StateLeading, "west", 8, how)
 	leading.Spec.AcquireTime = at(9 * time.Second)
@@ -171,7 +171,7 @@ func TestGuardHasNoSeriesBeforeItCanBeChecked(t *testing.T) {
 func TestNobodyLeadsAfterATermWithoutSuccessor(t *testing.T) {
 	_, draining, _ := replaced(reason.Unreachable, reason.FailedOver) // until 6 s; each reading takes a second
 	m, _ := newMetrics(t, cluster(), draining)
-	const leads = "leasecast_namespace_leader_info{fleet=default,leader=%s,namespace=shop,state=Draining}"
+	const leads = "leasecast_namespace_leader_info{fleet=default,leader=%s,namespace=shop,state=Ending}"
 	expect(t, series(t, m), map[string]float64{
 		fmt.Sprintf(leads, "east"): 1, "leasecast_waiting_namespaces{fleet=default,reason=Unreachable}": 1,
 	})

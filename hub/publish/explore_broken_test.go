@@ -14,7 +14,7 @@ type breakage struct {
 	nothingInherited     bool // nor with what earlier tenures can have renewed
 	lastRenewalInherited bool // or only until they renewed their election last
 	boundTrusted         bool // the bound is the one in the record, whoever wrote it
-	drainingRenews       bool // a draining record lets the leader be renewed
+	endingRenews         bool // the record of an ending term lets the leader be renewed
 	stampAfterCheck      bool // the renewTime is read two ticks after the right to it was checked
 	noBootForReaders     bool // a reader looks at its wall clock only
 	frozenAgain          bool // a reader freezes again what it is shown again
@@ -66,8 +66,8 @@ var breakages = map[string]broken{
 	},
 	"rule 3: no compare-and-swap of a Lease": {breakage: breakage{noMemberSwap: true},
 		change: acknowledged(lostWrite), wide: true},
-	"rule 4: a draining record renews, by the bound it was given": {
-		breakage: breakage{drainingRenews: true, boundTrusted: true}, ticks: 6,
+	"rule 4: the record of an ending term renews, by the bound it was given": {
+		breakage: breakage{endingRenews: true, boundTrusted: true}, ticks: 6,
 	},
 	"rule 5: no ε":                       {breakage: breakage{noSkew: true}, ticks: 6},
 	"rule 5: renewTimes are not counted": {breakage: breakage{stampsNotCounted: true}, ticks: 6},
@@ -123,7 +123,8 @@ func grantedUnrecorded(e *explorer) *world {
 	return e.follow(s, move{what: decidesUnfit}, move{what: works, m: 1}, move{what: lost, m: 1})
 }
 
-// grantedUnresumed is a world in which the record got lost that would have let a draining leader resume. Another leads.
+// grantedUnresumed is a world in which the record got lost that would have let the leader of an ending term resume.
+// Another one leads.
 func grantedUnresumed(e *explorer) *world {
 	s := e.wait(e.follow(inOrder(e), move{what: decidesUnfit}, move{what: rulingArrives}, move{what: decidesFit},
 		move{what: rulingLost}))

@@ -52,7 +52,7 @@ func (e *explorer) decide(s *world, x int, v view) *world {
 		st.Sent = e.sent(r, true)
 		d = election.Next(now, &p, st, cs)
 	}
-	if b := s.record.NotBefore; e.broken.boundTrusted && s.record.State == election.Draining && !now.Wall.Before(b) {
+	if b := s.record.NotBefore; e.broken.boundTrusted && s.record.State == election.Ending && !now.Wall.Before(b) {
 		st.Sent, st.Tenure.Inherited = election.Sent{Final: true}, origin.Add(-time.Hour)
 		d = election.Next(now, &p, st, cs)
 	}
@@ -122,7 +122,7 @@ func (e *explorer) assign(r *replica, record *election.Record) {
 	timings := Timings{Renew: p.Renew, Timeout: p.Timeout, Skew: p.Skew, LongestPromise: p.Duration + p.Skew}
 	for m := range e.sites {
 		a := election.Assign(*record, fleetName, siteNames[m], time.Duration(e.d)*unit, first)
-		if e.broken.drainingRenews && record.State == election.Draining && siteNames[m] == record.Leader {
+		if e.broken.endingRenews && record.State == election.Ending && siteNames[m] == record.Leader {
 			a.Role = assign.Lead
 		}
 		l := *r.syncers[m]

@@ -100,7 +100,7 @@ func (w *writer) record(r *election.Record) {
 	w.int(r.Epoch)
 	w.int(r.Revoked)
 	w.int(int64(len(r.Observed)))
-	if r.State == election.Draining {
+	if r.State == election.Ending {
 		w.time(r.Since, 1)
 	}
 	w.time(r.NotBefore, 0)
