@@ -20,7 +20,7 @@ var choosing = []mutant{
 
 	{"10: a hub that is cut off fails over", ofElection, "hub/election.unlessAlone",
 		`s.MostUnreachable && !p.FailOverWhenMostUnreachable`, `false`},
-	{"10: a clock that contradicts the hub's costs a leader its term, although no clock agrees", ofExplain,
+	{"10: a clock that contradicts the hub's costs a leader its term, although no clock agrees", ofDecide,
 		"hub/decide.HubClockInDoubt",
 		`!has(skew.Within)`, `!has(skew.Within) && !has(skew.Unknown)`},
 	{"10: a successor need not be written first", ofElection, "hub/election.awaitEnd",
@@ -43,7 +43,7 @@ var choosing = []mutant{
 
 	{"13: a cluster whose namespace does not match may lead", ofDecide, "hub/decide.Snapshot.fitness",
 		`!v.Policy.Matches(v.Key.Name, m.Namespace.Labels)`, `false`},
-	{"13: a cluster without a guard may lead", ofExplain, "hub/decide.Member.onlyRetains",
+	{"13: a cluster without a guard may lead", ofDecide, "hub/decide.Member.onlyRetains",
 		`m.Unguarded != nil`, `false`},
 
 	{"14: another UID behind a name is the pinned cluster", ofIdentity, "hub/fleet.identityOf",

@@ -357,8 +357,11 @@ func newTask() *task {
 	return t
 }
 
-// spawn starts a task. It first runs when the present event is over.
+// spawn starts a task. It first runs when the present event is over, and never in a process that has ended.
 func (p *proc) spawn(do func()) *task {
+	if !p.alive {
+		return &task{}
+	}
 	t := newTask()
 	t.p, t.do = p, do
 	p.tasks = append(p.tasks, t)
