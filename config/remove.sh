@@ -71,4 +71,4 @@ fleets=$(seals)
 for fleet in $fleets; do
 	$kubectl -n "$fleet" delete --ignore-not-found secret/leasecast-seal
 done
-echo "nothing that the hub has written is left in the members; remove the hub itself now"
+echo "nothing of the hub that promises or refuses anything is left in the members; remove the hub itself now"

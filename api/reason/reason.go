@@ -14,7 +14,7 @@ const (
 	Elected Reason = "Elected"
 	// FailedOver: the leader was lost and another cluster took its place.
 	FailedOver Reason = "FailedOver"
-	// HandedOver: a planned change, caused by an operator's edit or by a clock that is off.
+	// HandedOver: another cluster leads, for any cause but the loss of the leader.
 	HandedOver Reason = "HandedOver"
 	// NewTerm: the same cluster leads again in a new term, because its last Lease was no longer live.
 	NewTerm Reason = "NewTerm"
@@ -22,7 +22,7 @@ const (
 	Adopted Reason = "Adopted"
 	// Moved: the record came from another hub, and this hub has not taken all its Leases yet.
 	Moved Reason = "Moved"
-	// Resumed: the leader answered again before its term was over.
+	// Resumed: the cause is gone for which the term was to end, so it goes on.
 	Resumed Reason = "Resumed"
 	// NoCandidate: no cluster is eligible, so no cluster leads.
 	NoCandidate Reason = "NoCandidate"

@@ -43,7 +43,7 @@ type NamespaceLeader struct {
 type RecordState string
 
 const (
-	// StateVacant: no cluster leads and no promise is open.
+	// StateVacant: the record names no leader. An earlier promise may still count.
 	StateVacant RecordState = "Vacant"
 	// StateLeading: the hub renews the leader's Lease.
 	StateLeading RecordState = "Leading"
@@ -309,8 +309,8 @@ type NamespaceLeaderStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
-	// decisions has the Cluster that the record names as the leader. It is empty while the record names none. It is a hint
-	// for other controllers: a status is late by nature, and a former leader may act until its Lease runs out.
+	// decisions has the Cluster that leads by the record. It is empty while nobody does, and while a term ends. It is a
+	// hint for other controllers: a status is late by nature, and a former leader may act until its Lease runs out.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1

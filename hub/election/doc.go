@@ -136,6 +136,7 @@
 //
 // # Where each rule lives
 //
+//   - package tenure: rule 1, and rule 6 with expiry.go;
 //   - expiry.go: rules 4, 5, 6 and 15, when an old promise has certainly ended;
 //   - rank.go: rule 13, who is best among those that may lead;
 //   - replace.go: rules 9 to 12 and 18 to 22, when a leader must go, and when it must not;
@@ -149,5 +150,6 @@
 //   - raise.go: rule 6, what sealed Leases show a tenure whose record is old or lost;
 //   - next.go: the states;
 //   - assign.go: rules 2 and 3, the content of each member's Lease;
+//   - package fleet, identity.go: rule 14;
 //   - package decide, claim.go and valid.go: rule 17.
 package election

@@ -95,16 +95,16 @@ func TestPromisesEndAt(t *testing.T) {
 	}
 }
 
-// Rule 6: what drained before the tenure started is renewed no more, whether the leader's cluster was read or not. But
+// Rule 6: a term that ended before the tenure started is renewed no more, whether the leader's cluster was read or not. But
 // a backup does not show that it was resumed since.
 func TestEarlierEndIsInheritedAsItWas(t *testing.T) {
-	drained := func(inherited float64) election.State {
+	ended := func(inherited float64) election.State {
 		return ending(reason.Gone, unread, recorded(since(-100)), during(inheriting(inherited)), having(nothing()))
 	}
 	decide(t, map[string]decision{
-		"all that was promised has passed": {now: at(1), state: drained(-60), among: "west 50 prepared",
+		"all that was promised has passed": {now: at(1), state: ended(-60), among: "west 50 prepared",
 			want: "Leading west 21 HandedOver persist"},
-		"the election's Lease may come from a backup": {now: at(1), state: drained(-61), among: "west 50 prepared",
+		"the election's Lease may come from a backup": {now: at(1), state: ended(-61), among: "west 50 prepared",
 			want: "Ending east 20 Gone next west waiting WaitingForExpiry after 14s"},
 	})
 }

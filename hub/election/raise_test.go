@@ -59,7 +59,7 @@ func TestEndedTermOfLeaseNamesTheLeader(t *testing.T) {
 	}
 	decide(t, map[string]decision{
 		"another led by the record": {now: at(1), state: restored(leading()), among: both, want: ends + "west persist"},
-		"another drained by the record": {now: at(1), state: restored(ending(reason.Unreachable)), among: both,
+		"another's term ends by the record": {now: at(1), state: restored(ending(reason.Unreachable)), among: both,
 			want: ends + "west persist"},
 		"its cluster may not lead": {now: at(1), state: restored(leading()), among: "east 100, west 50 NamespaceMissing",
 			want: ends + "east persist"},

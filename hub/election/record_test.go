@@ -205,10 +205,10 @@ func TestReasonOfNewTerm(t *testing.T) {
 	} {
 		s := ending(why)
 		if d := election.Next(at(16), policy(), s, among("east 100 Deleting, west 50 prepared")); d.Record.Reason != want {
-			t.Errorf("drained by %s: %s, want %s", why, say(d), want)
+			t.Errorf("ended by %s: %s, want %s", why, say(d), want)
 		}
 		if d := election.Next(at(16), policy(), s, among("east 100, west 50 prepared")); d.Record.Reason != reason.NewTerm {
-			t.Errorf("drained by %s, the same leader: %s", why, say(d))
+			t.Errorf("ended by %s, the same leader: %s", why, say(d))
 		}
 	}
 }

@@ -69,16 +69,16 @@ func TestOtherHubIsLeftAlone(t *testing.T) {
 
 // Rule 10: the observer may be at fault.
 func TestLeaderThatCannotBeReached(t *testing.T) {
-	drained := func(why string) string { return "Ending east 20 " + why + " next west after 11s persist" }
+	ends := func(why string) string { return "Ending east 20 " + why + " next west after 11s persist" }
 	decide(t, map[string]decision{
 		"unreachable: replaced": {now: at(5), state: leading(), among: "east 100 Unreachable, west 50",
-			want: drained("Unreachable")},
+			want: ends("Unreachable")},
 		"recovering: replaced": {now: at(5), state: leading(), among: "east 100 Recovering, west 50",
-			want: drained("Recovering")},
+			want: ends("Recovering")},
 		"most became unreachable at once: kept": {now: at(5), state: leading(mostUnreachable),
 			among: "east 100 Unreachable, west 50", want: kept},
 		"most became unreachable at once, and the policy fails over then": {now: at(5), state: leading(mostUnreachable),
-			policy: policy(failOver), among: "east 100 Unreachable, west 50", want: drained("Unreachable")},
+			policy: policy(failOver), among: "east 100 Unreachable, west 50", want: ends("Unreachable")},
 		"expired while most are unreachable: not granted": {now: at(16),
 			state: ending(reason.Unreachable, mostUnreachable), among: "east 100 Unreachable, west 50 prepared",
 			want: "Ending east 20 Unreachable next west waiting MostUnreachable"},
@@ -170,7 +170,7 @@ func TestPausedCluster(t *testing.T) {
 
 // Rule 12: recovery moves nothing, an edit of a priority does.
 func TestWhatMovesHealthyLeader(t *testing.T) {
-	drained := func(next string) string {
+	ends := func(next string) string {
 		return "Ending east 20 PriorityChanged next " + next + " after 11s persist"
 	}
 	leadingWith := func(observed map[string]int32) election.State { return leading(recorded(observing(observed))) }
@@ -180,7 +180,7 @@ func TestWhatMovesHealthyLeader(t *testing.T) {
 		"another raised to the same: no": {now: at(5), state: leading(), among: "east 100, west 100",
 			want: kept + " persist"},
 		"a new cluster above it: yes": {now: at(5), state: leading(), among: "east 100, west 50, north 300",
-			want: drained("north")},
+			want: ends("north")},
 		"a negative priority that was never observed: no": {now: at(5), state: leadingWith(map[string]int32{"west": 3}),
 			among: "east -5, west 3", want: kept + " persist"},
 		"another Lease name: a new term of the same leader": {now: at(5), state: leading(recorded(renamed)),

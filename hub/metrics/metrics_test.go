@@ -133,12 +133,12 @@ func record(state v1alpha1.RecordState, leader string, epoch int64, why reason.R
 }
 
 // replaced are the records while east is replaced by west, from 0 to 9 s.
-func replaced(why, how reason.Reason) (was, draining, leading *v1alpha1.NamespaceLeader) {
-	draining = record(v1alpha1.StateEnding, "east", 7, why)
-	draining.Spec.NotBefore = at(6 * time.Second)
+func replaced(why, how reason.Reason) (was, ending, leading *v1alpha1.NamespaceLeader) {
+	ending = record(v1alpha1.StateEnding, "east", 7, why)
+	ending.Spec.NotBefore = at(6 * time.Second)
 	leading = record(v1alpha1.StateLeading, "west", 8, how)
 	leading.Spec.AcquireTime = at(9 * time.Second)
-	return record(v1alpha1.StateLeading, "east", 7, reason.Elected), draining, leading
+	return record(v1alpha1.StateLeading, "east", 7, reason.Elected), ending, leading
 }
 
 func TestSeries(t *testing.T) {
@@ -169,8 +169,8 @@ func TestGuardHasNoSeriesBeforeItCanBeChecked(t *testing.T) {
 
 // A record keeps the name of a leader that is lost while no other cluster may lead. After its term nobody leads.
 func TestNobodyLeadsAfterATermWithoutSuccessor(t *testing.T) {
-	_, draining, _ := replaced(reason.Unreachable, reason.FailedOver) // until 6 s; each reading takes a second
-	m, _ := newMetrics(t, cluster(), draining)
+	_, ending, _ := replaced(reason.Unreachable, reason.FailedOver) // until 6 s; each reading takes a second
+	m, _ := newMetrics(t, cluster(), ending)
 	const leads = "leasecast_namespace_leader_info{fleet=default,leader=%s,namespace=shop,state=Ending}"
 	expect(t, series(t, m), map[string]float64{
 		fmt.Sprintf(leads, "east"): 1, "leasecast_waiting_namespaces{fleet=default,reason=Unreachable}": 1,
@@ -244,19 +244,19 @@ func watched(t *testing.T, m *Metrics) *controllertest.FakeInformer {
 func TestFailoverIsTimed(t *testing.T) {
 	m, _ := newMetrics(t, cluster(), record(v1alpha1.StateLeading, "west", 8, reason.FailedOver))
 	records := watched(t, m)
-	was, draining, leading := replaced(reason.Unreachable, reason.FailedOver)
-	later := draining.DeepCopy()
+	was, ending, leading := replaced(reason.Unreachable, reason.FailedOver)
+	later := ending.DeepCopy()
 	later.Spec.NotBefore = at(8 * time.Second) // the last renewal came late
-	records.Update(was, draining)
+	records.Update(was, ending)
 	without(t, series(t, m), "failover")
-	records.Update(draining, later)
+	records.Update(ending, later)
 	revoked := later.DeepCopy()
 	revoked.Spec.Epoch++
 	records.Update(later, revoked)
 	records.Update(revoked, leading)
-	was, draining, again := replaced(reason.Drained, reason.HandedOver)
-	records.Update(was, draining)
-	records.Update(draining, again)
+	was, ending, again := replaced(reason.Drained, reason.HandedOver)
+	records.Update(was, ending)
+	records.Update(ending, again)
 	expect(t, series(t, m), map[string]float64{
 		"leasecast_last_failover_duration_seconds{fleet=default,namespace=shop}": 9,
 		"leasecast_last_failover_floor_seconds{fleet=default,namespace=shop}":    8,
