@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // rules is the content of a rule file of Prometheus.
@@ -43,10 +45,7 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 		t.Error("prometheus_rule.yaml has other rules than rules.yaml: run make generate")
 	}
 	text := func(path string) string {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := musttest.Get(os.ReadFile(path))(t)
 		return string(content)
 	}
 	runbook, tests := text("prometheus/README.md"), text("prometheus/rules_test.yaml")

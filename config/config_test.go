@@ -20,6 +20,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/seal"
 )
@@ -36,10 +37,7 @@ func TestKubectlAppliesEverythingWithoutAWarning(t *testing.T) {
 			t.Errorf("%s:\n%s", s.name, s.output)
 		}
 	}
-	out, err := management.kubectl(t.Context(), "apply", "-k", "samples")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := musttest.Get(management.kubectl(t.Context(), "apply", "-k", "samples"))(t)
 	if strings.Contains(out, "Warning") {
 		t.Errorf("config/samples:\n%s", out)
 	}
@@ -55,9 +53,7 @@ func TestWhatKubectlGetPrints(t *testing.T) {
 	policy := &v1alpha1.LeadershipPolicy{ObjectMeta: meta, Spec: v1alpha1.LeadershipPolicySpec{
 		Namespaces: v1alpha1.NamespaceSelection{Names: []string{"team-a"}},
 	}}
-	if err := errors.Join(c.Create(t.Context(), record), c.Create(t.Context(), policy)); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, errors.Join(c.Create(t.Context(), record), c.Create(t.Context(), policy)))
 	t.Cleanup(func() { _, _ = c.Delete(context.Background(), record), c.Delete(context.Background(), policy) })
 	policy.Status = v1alpha1.LeadershipPolicyStatus{
 		Namespaces: ptr.To[int32](3),
@@ -66,9 +62,7 @@ func TestWhatKubectlGetPrints(t *testing.T) {
 			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: metav1.Now(),
 		}},
 	}
-	if err := c.Status().Update(t.Context(), policy); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, c.Status().Update(t.Context(), policy))
 	for short, want := range map[string]string{
 		"nsleader": "printed east Leading 7 Elected west 90m", "lspol": "printed True Ready 3 2 ",
 	} {
@@ -231,24 +225,12 @@ func TestReadersHaveNoOtherRights(t *testing.T) {
 func TestLeasesOfTheHubHaveThePriorityOfElections(t *testing.T) {
 	const leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 	levels := member.client.FlowcontrolV1().PriorityLevelConfigurations()
-	level, err := levels.Get(t.Context(), "leader-election", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	level := musttest.Get(levels.Get(t.Context(), "leader-election", metav1.GetOptions{}))(t)
 	config := member.as(t, hubNamespace, hubAccount)
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := musttest.Get(rest.HTTPClientFor(config))(t)
 	for path, want := range map[string]bool{leases + "/leasecast": true, leases: false} { // a list may wait
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := musttest.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+path, nil))(t)
+		response := musttest.Get(client.Do(request))(t)
 		_ = response.Body.Close()
 		if got := response.Header.Get("X-Kubernetes-Pf-Prioritylevel-Uid"); got == "" || got == string(level.UID) != want {
 			t.Errorf("GET %s has the priority level %s, elections have %s", path, got, level.UID)
@@ -258,18 +240,13 @@ func TestLeasesOfTheHubHaveThePriorityOfElections(t *testing.T) {
 
 func TestThePodOfTheHubIsAdmittedInARestrictedNamespace(t *testing.T) {
 	deployments := management.client.AppsV1().Deployments(hubNamespace)
-	deployment, err := deployments.Get(t.Context(), hubAccount, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	deployment := musttest.Get(deployments.Get(t.Context(), hubAccount, metav1.GetOptions{}))(t)
 	template := deployment.Spec.Template
 	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	pod.Name = "hub"
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	pods := management.client.CoreV1().Pods(hubNamespace)
-	if _, err := pods.Create(t.Context(), pod, dryRun); err != nil {
-		t.Fatal(err)
-	}
+	_ = musttest.Get(pods.Create(t.Context(), pod, dryRun))(t)
 	pod.Spec.Containers[0].SecurityContext = nil // it is the namespace that is strict
 	if _, err := pods.Create(t.Context(), pod, dryRun); !apierrors.IsForbidden(err) {
 		t.Errorf("a Pod without a security context: %v, want forbidden", err)
@@ -277,31 +254,16 @@ func TestThePodOfTheHubIsAdmittedInARestrictedNamespace(t *testing.T) {
 }
 
 func TestAFurtherFleetIsAnOverlay(t *testing.T) {
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	fleet, err := filepath.Rel(dir, filepath.Join(here, "fleet"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := musttest.Get(os.Getwd())(t)
+	dir := musttest.Get(filepath.EvalSymlinks(t.TempDir()))(t)
+	fleet := musttest.Get(filepath.Rel(dir, filepath.Join(here, "fleet")))(t)
 	overlay := fmt.Sprintf("namespace: another-fleet\nresources: [%s]\n", fleet)
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := management.kubectl(t.Context(), "create", "namespace", "another-fleet"); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600))
+	_ = musttest.Get(management.kubectl(t.Context(), "create", "namespace", "another-fleet"))(t)
 	if management.may(t, hubUser, "list", "another-fleet", "", "secrets", "") {
 		t.Fatal("the hub may read the Secrets of a namespace that it was not given")
 	}
-	if _, err := management.kubectl(t.Context(), "apply", "-k", dir); err != nil {
-		t.Fatal(err)
-	}
+	_ = musttest.Get(management.kubectl(t.Context(), "apply", "-k", dir))(t)
 	if !management.may(t, hubUser, "list", "another-fleet", "", "secrets", "") {
 		t.Fatal("the hub may not read the Secrets of its further fleet")
 	}

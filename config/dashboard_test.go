@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // usual are the series of controller-runtime and of the process that the dashboard shows.
@@ -32,10 +34,7 @@ func TestDashboard(t *testing.T) {
 	}
 	readYAML(t, "grafana/leasecast.json", &dashboard)
 	metric, variable := regexp.MustCompile(`leasecast_[a-z_]+`), regexp.MustCompile(`\$\{?([a-z]+)`)
-	content, err := os.ReadFile("../hub/metrics/metrics.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := musttest.Get(os.ReadFile("../hub/metrics/metrics.go"))(t)
 	series, variables := string(content), map[string]bool{}
 	for _, v := range dashboard.Templating.List {
 		variables[v.Name] = true

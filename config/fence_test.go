@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // Who may declare that a cluster is off. Everything else about Clusters is left to RBAC.
@@ -42,9 +43,7 @@ func TestFenceNeedsAVerbOfItsOwn(t *testing.T) {
 		return refused(created(controller, declared)) && created(operator, declared) == nil
 	})
 	for _, o := range []*clusterv1.Cluster{declared, plain} {
-		if err := operator.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, operator.Create(t.Context(), o))
 		t.Cleanup(func() { _ = operator.Delete(context.Background(), o) })
 	}
 	for name, test := range map[string]struct {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // A label that no object can have would make the policy invalid, long after it was written.
@@ -18,9 +19,7 @@ func TestPolicyWithImpossibleLabelsIsRefused(t *testing.T) {
 	api := typed(t, management.config)
 	create := func(ctx context.Context, spec string) error {
 		o := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shops"}}
-		if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, yaml.UnmarshalStrict([]byte(spec), &o.Spec))
 		return api.Create(ctx, o, client.DryRunAll)
 	}
 	const keys, expressions = "each key of matchLabels and objectLabels", "each key of matchExpressions"

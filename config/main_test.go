@@ -27,6 +27,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 const timeout = 2 * time.Minute
@@ -116,21 +117,16 @@ func (s *server) may(t *testing.T, user, verb, namespace, group, resource, name 
 			Verb: verb, Namespace: namespace, Group: group, Resource: resource, Name: name,
 		},
 	}}
-	review, err := s.client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	reviews := s.client.AuthorizationV1().SubjectAccessReviews()
+	review = musttest.Get(reviews.Create(t.Context(), review, metav1.CreateOptions{}))(t)
 	return review.Status.Allowed
 }
 
 // as is a client with a token of a service account.
 func (s *server) as(t *testing.T, namespace, account string) *rest.Config {
 	t.Helper()
-	token, err := s.client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account,
-		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := musttest.Get(s.client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{}))(t)
 	config := rest.AnonymousClientConfig(s.config)
 	config.BearerToken = token.Status.Token
 	return config
@@ -141,18 +137,13 @@ func (s *server) as(t *testing.T, namespace, account string) *rest.Config {
 func (s *server) granted(t *testing.T, account, role string, rules ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	if len(rules) > 0 {
-		_, err := s.client.RbacV1().ClusterRoles().Create(t.Context(),
-			&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: rules}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		musttest.Get(s.client.RbacV1().ClusterRoles().Create(t.Context(),
+			&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: rules}, metav1.CreateOptions{}))(t)
 	}
 	for _, args := range [][]string{
 		{"serviceaccount", account}, {"rolebinding", account, "--clusterrole=" + role, "--serviceaccount=default:" + account},
 	} {
-		if _, err := s.kubectl(t.Context(), append([]string{"create", "--namespace=default"}, args...)...); err != nil {
-			t.Fatal(err)
-		}
+		_ = musttest.Get(s.kubectl(t.Context(), append([]string{"create", "--namespace=default"}, args...)...))(t)
 	}
 	return s.as(t, "default", account)
 }
@@ -162,18 +153,13 @@ func typed(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err := errors.Join(err, v1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, errors.Join(err, v1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)))
 	return c
 }
 
 // awaitEnforced waits until the API server has learned of a right or a policy, about a second after its creation.
 func awaitEnforced(t *testing.T, enforced func(ctx context.Context) bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, timeout, true,
-		func(ctx context.Context) (bool, error) { return enforced(ctx), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, timeout, true,
+		func(ctx context.Context) (bool, error) { return enforced(ctx), nil }))
 }

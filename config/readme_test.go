@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 var (
@@ -18,15 +20,9 @@ var (
 func TestTheTestsThatReadmesNameAreThere(t *testing.T) {
 	var text strings.Builder
 	for _, pattern := range []string{"../*.md", "../*/*.md", "../*/*/*.md"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := musttest.Get(filepath.Glob(pattern))(t)
 		for _, f := range files {
-			content, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := musttest.Get(os.ReadFile(f))(t)
 			text.Write(content)
 		}
 	}
@@ -35,16 +31,10 @@ func TestTheTestsThatReadmesNameAreThere(t *testing.T) {
 		t.Errorf("only %d tests are named", len(named))
 	}
 	for _, n := range named {
-		files, err := filepath.Glob(filepath.Join("..", n[1], "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := musttest.Get(filepath.Glob(filepath.Join("..", n[1], "*_test.go")))(t)
 		var code strings.Builder
 		for _, f := range files {
-			content, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := musttest.Get(os.ReadFile(f))(t)
 			code.Write(content)
 		}
 		expression, subtest, _ := strings.Cut(n[2], "/")

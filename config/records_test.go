@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // Who may do what to a record. What is free for an administrator is what moves, restores and acts need.
@@ -32,9 +33,7 @@ func TestSpecOfARecordIsChangedByHubsOnly(t *testing.T) {
 		Leader: "east", State: v1alpha1.StateLeading, Epoch: 7, Since: &since, LeaseDurationSeconds: 15,
 		LeaseName: v1alpha1.DefaultLeaseName, Hub: "this",
 	}
-	if err := admin.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, admin.Create(t.Context(), o))
 	t.Cleanup(func() { _ = admin.Delete(context.Background(), o) })
 
 	// A copy has the annotation of another record, and one that a hub has written has its own UID there.
@@ -43,15 +42,11 @@ func TestSpecOfARecordIsChangedByHubsOnly(t *testing.T) {
 	for _, r := range []*v1alpha1.NamespaceLeader{copied, written} {
 		r.ResourceVersion, r.UID = "", ""
 		r.Annotations = map[string]string{v1alpha1.RecordAnnotation: string(o.UID)}
-		if err := admin.Create(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, admin.Create(t.Context(), r))
 		t.Cleanup(func() { _ = admin.Delete(context.Background(), r) })
 	}
 	written.Annotations[v1alpha1.RecordAnnotation] = string(written.UID)
-	if err := admin.Update(t.Context(), written); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, admin.Update(t.Context(), written))
 
 	type action = func(context.Context, client.Client) error
 	updateOf := func(o *v1alpha1.NamespaceLeader, change func(*v1alpha1.NamespaceLeader)) action {

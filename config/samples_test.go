@@ -9,15 +9,13 @@ import (
 	"testing"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/guard/locks"
 )
 
 // An API server admits each sample as it is. Its comments state what a reader needs before applying it.
 func TestFenceSampleIsAdmittedAndStatesItsSources(t *testing.T) {
-	files, err := filepath.Glob("samples/fences/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := musttest.Get(filepath.Glob("samples/fences/*.yaml"))(t)
 	if len(files) == 0 {
 		t.Fatal("there are no samples")
 	}
@@ -25,14 +23,10 @@ func TestFenceSampleIsAdmittedAndStatesItsSources(t *testing.T) {
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(name, func(t *testing.T) {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := management.kubectl(t.Context(), "create", "--dry-run=server", "--output=json", "--filename="+file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := musttest.Get(os.ReadFile(file))(t)
+			out := musttest.Get(
+				management.kubectl(t.Context(), "create", "--dry-run=server", "--output=json", "--filename="+file),
+			)(t)
 			var o v1alpha1.LeadershipPolicy
 			if err := json.Unmarshal([]byte(out), &o); err != nil {
 				t.Fatalf("%v:\n%s", err, out)

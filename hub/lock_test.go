@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/proxy"
 )
 
@@ -21,25 +22,18 @@ import (
 func TestTheHubGoesOnInTimeAfterItsConnectionsDiedSilently(t *testing.T) {
 	for name, client := range map[string]func(*testing.T, *rest.Config) (get func(context.Context) error){
 		"the election": func(t *testing.T, cfg *rest.Config) func(context.Context) error {
-			lock, err := electionLock(cfg, "hub", "us")
-			if err != nil {
-				t.Fatal(err)
-			}
+			lock := musttest.Get(electionLock(cfg, "hub", "us"))(t)
 			return func(ctx context.Context) error {
 				_, _, err := lock.Get(ctx)
 				return err
 			}
 		},
 		"the manager's clients": func(t *testing.T, cfg *rest.Config) func(context.Context) error {
-			mgr, err := NewManager(t.Context(), cfg, Options{Namespace: "hub", MetricsAddress: "0", ProbeAddress: "0"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			mgr := musttest.Get(
+				NewManager(t.Context(), cfg, Options{Namespace: "hub", MetricsAddress: "0", ProbeAddress: "0"}),
+			)(t)
 			local := mgr.GetLocalManager()
-			cs, err := kubernetes.NewForConfigAndClient(local.GetConfig(), local.GetHTTPClient())
-			if err != nil {
-				t.Fatal(err)
-			}
+			cs := musttest.Get(kubernetes.NewForConfigAndClient(local.GetConfig(), local.GetHTTPClient()))(t)
 			return func(ctx context.Context) error {
 				_, err := cs.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 				return err
@@ -49,9 +43,7 @@ func TestTheHubGoesOnInTimeAfterItsConnectionsDiedSilently(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg, p := behindProxy(t)
 			get := client(t, cfg)
-			if err := get(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			musttest.Do(t, get(t.Context()))
 			p.Strand()
 			ctx, cancel := context.WithTimeout(t.Context(), renewDeadline)
 			defer cancel()
@@ -71,10 +63,7 @@ func TestTheHubGoesOnInTimeAfterItsConnectionsDiedSilently(t *testing.T) {
 func TestServerOfAConfigurationWithoutAScheme(t *testing.T) {
 	cfg, _ := behindProxy(t)
 	cfg.Host = strings.TrimPrefix(cfg.Host, "https://")
-	lock, err := electionLock(cfg, "hub", "us")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := musttest.Get(electionLock(cfg, "hub", "us"))(t)
 	if _, _, err := lock.Get(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -106,10 +95,7 @@ func behindProxy(t *testing.T) (*rest.Config, *proxy.Proxy) {
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	p, err := proxy.New(s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := musttest.Get(proxy.New(s.Listener.Addr().String()))(t)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)

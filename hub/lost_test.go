@@ -16,6 +16,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // wonOnce is the lock of an election that is won once and never renewed.
@@ -44,7 +46,7 @@ func (*wonOnce) Describe() string   { return "the election" }
 // managerWith is a controller manager without a server.
 func managerWith(t *testing.T, lock resourcelock.Interface) manager.Manager {
 	t.Helper()
-	mgr, err := manager.New(&rest.Config{Host: "https://nowhere.invalid"}, manager.Options{
+	mgr := musttest.Get(manager.New(&rest.Config{Host: "https://nowhere.invalid"}, manager.Options{
 		Scheme:  runtime.NewScheme(),
 		Metrics: server.Options{BindAddress: "0"},
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
@@ -56,10 +58,7 @@ func managerWith(t *testing.T, lock resourcelock.Interface) manager.Manager {
 		LeaseDuration:                       ptr.To(3 * time.Second),
 		RenewDeadline:                       ptr.To(300 * time.Millisecond),
 		RetryPeriod:                         ptr.To(100 * time.Millisecond),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return mgr
 }
 
@@ -79,9 +78,7 @@ func TestALostElectionIsLogged(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			mgr := managerWith(t, &wonOnce{})
-			if err := mgr.Add(c.work); err != nil {
-				t.Fatal(err)
-			}
+			musttest.Do(t, mgr.Add(c.work))
 			err := mgr.Start(t.Context())
 			if err == nil || LostElection(err) != c.lost {
 				t.Errorf("Start returned %v: a lost election: %v, want %v", err, LostElection(err), c.lost)

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // The cache drops statuses, but for what metrics show: an alert asks for it.
@@ -19,9 +20,7 @@ func TestTheCacheKeepsTheConditionsThatMetricsShow(t *testing.T) {
 	} {
 		meta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{Type: kind, Status: status, Message: "long"})
 	}
-	if _, err := slimOwn(r); err != nil {
-		t.Fatal(err)
-	}
+	_ = musttest.Get(slimOwn(r))(t)
 	kept := r.Status.Conditions
 	if len(kept) != 1 || !meta.IsStatusConditionTrue(kept, v1alpha1.ConditionFailoverPending) || kept[0].Message != "" ||
 		r.Status.Message != "" {

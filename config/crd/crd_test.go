@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 func TestRecordIsCheckedWhenItIsWritten(t *testing.T) {
@@ -47,9 +48,7 @@ func TestRecordIsCheckedWhenItIsWritten(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			record := &record{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "test-"}, Spec: leading()}
-			if err := c.Create(t.Context(), record); err != nil {
-				t.Fatal(err)
-			}
+			musttest.Do(t, c.Create(t.Context(), record))
 			test.change(record)
 			status := record.Status
 			err := c.Update(t.Context(), record)

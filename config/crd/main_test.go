@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 const requestTimeout = 30 * time.Second
@@ -34,13 +35,8 @@ func TestMain(m *testing.M) {
 func newClient(t *testing.T) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, v1alpha1.AddToScheme(scheme))
+	c := musttest.Get(client.New(config, client.Options{Scheme: scheme}))(t)
 	// As kubectl does: a field that does not exist is an error.
 	return client.WithFieldValidation(c, "Strict")
 }

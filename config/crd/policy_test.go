@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 const admitted = ""
@@ -121,9 +122,7 @@ func TestPolicyMayBeChangedButForTheNameOfItsLease(t *testing.T) {
 					Namespaces: v1alpha1.NamespaceSelection{Names: []string{"team-a"}},
 				},
 			}
-			if err := c.Create(t.Context(), policy); err != nil {
-				t.Fatal(err)
-			}
+			musttest.Do(t, c.Create(t.Context(), policy))
 			test.change(policy)
 			mustBe(t, c.Update(t.Context(), policy), test.want)
 		})
@@ -131,22 +130,13 @@ func TestPolicyMayBeChangedButForTheNameOfItsLease(t *testing.T) {
 }
 
 func TestSamplePolicyGetsTheDefaultProfile(t *testing.T) {
-	content, err := os.ReadFile("../../config/samples/leadershippolicy.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := musttest.Get(os.ReadFile("../../config/samples/leadershippolicy.yaml"))(t)
 	var sample v1alpha1.LeadershipPolicy
-	if err := yaml.UnmarshalStrict(content, &sample); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, yaml.UnmarshalStrict(content, &sample))
 	c := newClient(t)
-	if err := c.Create(t.Context(), object(t, sample.Kind, string(content))); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, c.Create(t.Context(), object(t, sample.Kind, string(content))))
 	var got v1alpha1.LeadershipPolicy
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(&sample), &got); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, c.Get(t.Context(), client.ObjectKeyFromObject(&sample), &got))
 	want := v1alpha1.LeadershipPolicySpec{
 		LeaseName:  v1alpha1.DefaultLeaseName,
 		Namespaces: sample.Spec.Namespaces,

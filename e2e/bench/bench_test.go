@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // renewed is a Lease of an epoch that was seen and stamped at these instants of the boot clock.
@@ -84,7 +85,7 @@ func TestRenewalsThatComeLateAreMissed(t *testing.T) {
 
 func TestFiguresStandBesideTheirAims(t *testing.T) {
 	f := figures{"reader.nsPerOp": 63.24, "reader.allocsPerOp": 0, "failover.overFloorMaxSeconds": 0.61}
-	chosen := harness.Get(choose([]string{"reader", "failover"}))(t)
+	chosen := musttest.Get(choose([]string{"reader", "failover"}))(t)
 	var got []string
 	for line := range strings.Lines(f.table(chosen)) {
 		got = append(got, strings.Join(strings.Fields(line), " "))
@@ -101,10 +102,10 @@ func TestFiguresStandBesideTheirAims(t *testing.T) {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
 	file := filepath.Join(t.TempDir(), "out", "bench.json")
-	harness.Must(t, f.write(file, chosen))
-	raw := harness.Get(os.ReadFile(file))(t)
+	musttest.Do(t, f.write(file, chosen))
+	raw := musttest.Get(os.ReadFile(file))(t)
 	var written map[string]any
-	harness.Must(t, json.Unmarshal(raw, &written))
+	musttest.Do(t, json.Unmarshal(raw, &written))
 	wantWritten := map[string]any{
 		"reader.nsPerOp": 63.24, "reader.allocsPerOp": 0.0, "reader.resyncSeconds": nil,
 		"failover.overFloorMedianSeconds": nil, "failover.overFloorMaxSeconds": 0.61,

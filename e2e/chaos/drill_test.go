@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // seeds have 19 of the 22 kinds of faults between them.
@@ -20,7 +20,7 @@ var visible = []string{
 
 // TestChaos plays a few schedules on real processes.
 func TestChaos(t *testing.T) {
-	st := harness.Get(start(t.Context(), t.TempDir(), func(line string) { t.Log(line) }))(t)
+	st := musttest.Get(start(t.Context(), t.TempDir(), func(line string) { t.Log(line) }))(t)
 	t.Cleanup(func() {
 		if err := st.close(); err != nil {
 			t.Error(err)
@@ -34,7 +34,7 @@ func TestChaos(t *testing.T) {
 			t.Fatalf("%s%v", s, err)
 		}
 		page := filepath.Join(t.TempDir(), "chaos.html")
-		harness.Must(t, o.page().WriteFile(page))
+		musttest.Do(t, o.page().WriteFile(page))
 		t.Logf("%s\n%s", o, o.details(page))
 		if o.Failed() {
 			t.Errorf("seed %d failed", seed)

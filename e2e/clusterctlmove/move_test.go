@@ -17,6 +17,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // TestAMoveIsInvisible: clusterctl move takes a fleet to a hub that runs already. No term lapses, no
@@ -58,7 +59,7 @@ func TestTwoHubsWithTheSameClusters(t *testing.T) {
 		log := must.Get(os.ReadFile(second.LatestHub().Log()))
 		return must.ErrorIf(strings.Count(string(log), "Credentials in use") < len(first.Fleet.Members()), "it is not warm")
 	})
-	harness.Must(t, writer.Kill())
+	musttest.Do(t, writer.Kill())
 	second.moves(t, first, after)
 }
 
@@ -87,15 +88,15 @@ func duplicate(t *testing.T, from, to site) {
 	for _, list := range []client.ObjectList{
 		&corev1.SecretList{}, &v1alpha1.NamespaceLeaderList{}, &v1alpha1.LeadershipPolicyList{}, &clusterv1.ClusterList{},
 	} {
-		harness.Must(t, from.Hub.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
-		objects := harness.Get(meta.ExtractList(list))(t)
+		musttest.Do(t, from.Hub.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
+		objects := musttest.Get(meta.ExtractList(list))(t)
 		for _, o := range objects {
 			object := o.(client.Object)
 			object.SetResourceVersion("")
 			object.SetUID("")
 			object.SetOwnerReferences(nil)
 			object.SetManagedFields(nil)
-			harness.Must(t, to.Hub.Create(t.Context(), object))
+			musttest.Do(t, to.Hub.Create(t.Context(), object))
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // late is a namespace that gets its leader after the hub's snapshot was taken.
@@ -30,12 +31,12 @@ func TestARestoredHubKeepsEveryLeader(t *testing.T) {
 	v := look(t)
 	pause(t, first, "west", true)
 	first.nobodyLeads(t, late)
-	snapshot := harness.Get(first.Fleet.Hub().Snapshot(t.Context()))(t)
+	snapshot := musttest.Get(first.Fleet.Hub().Snapshot(t.Context()))(t)
 	pause(t, first, "west", false)
 	epoch := first.leads(t, late, "west")
 	// A better cluster comes. It takes nothing over, then or after the restore.
 	inEast := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: late}}
-	harness.Must(t, first.Members["east"].Create(t.Context(), inEast))
+	musttest.Do(t, first.Members["east"].Create(t.Context(), inEast))
 	first.Eventually(t, patience, "east follows in "+late, func(ctx context.Context) error {
 		_, err := copyIn(ctx, "east", late)
 		return err
@@ -43,7 +44,7 @@ func TestARestoredHubKeepsEveryLeader(t *testing.T) {
 
 	first.kill(t)
 	begin := harness.Now().Boot
-	harness.Must(t, first.Fleet.Hub().Restore(t.Context(), snapshot))
+	musttest.Do(t, first.Fleet.Hub().Restore(t.Context(), snapshot))
 	first.startHub(t)
 	if got := first.leads(t, late, "west"); got != epoch {
 		t.Errorf("%s: epoch %d, was %d", late, got, epoch)
@@ -60,11 +61,11 @@ func TestARestoredHubKeepsEveryLeader(t *testing.T) {
 func (at site) nobodyLeads(t *testing.T, namespace string) {
 	p := &v1alpha1.LeadershipPolicy{}
 	key := client.ObjectKey{Namespace: harness.FleetNamespace, Name: harness.PolicyName}
-	harness.Must(t, at.Hub.Get(t.Context(), key, p))
+	musttest.Do(t, at.Hub.Get(t.Context(), key, p))
 	p.Spec.Namespaces.Names = append(p.Spec.Namespaces.Names, namespace)
-	harness.Must(t, at.Hub.Update(t.Context(), p))
+	musttest.Do(t, at.Hub.Update(t.Context(), p))
 	inWest := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	harness.Must(t, first.Members["west"].Create(t.Context(), inWest))
+	musttest.Do(t, first.Members["west"].Create(t.Context(), inWest))
 	first.Eventually(t, patience, "nobody leads "+namespace, func(ctx context.Context) error {
 		r := must.Get(at.Record(ctx, namespace))
 		return must.ErrorIf(r.Spec.State != v1alpha1.StateVacant, "state %q", r.Spec.State)
@@ -105,7 +106,7 @@ func TestASourceThatDiesForGood(t *testing.T) {
 	provisioned(t, first)
 	clusterctl(t, first, second)
 	second.saysOtherHub(t, leaders)
-	live, now := harness.Get(copyIn(t.Context(), leaders["shop"], "shop"))(t), harness.Now().Wall
+	live, now := musttest.Get(copyIn(t.Context(), leaders["shop"], "shop"))(t), harness.Now().Wall
 	ends := map[string]time.Time{"shop": live.RenewTime.Add(live.Duration)}
 	if !live.Live(now) {
 		t.Errorf("the term in shop ended at %v, before its Leases are deleted", ends["shop"])
@@ -156,7 +157,7 @@ func TestASourceThatDiesForGood(t *testing.T) {
 func deleteLeases(t *testing.T, namespaces ...string) {
 	for _, member := range first.Fleet.Members() {
 		for _, namespace := range namespaces {
-			harness.Must(t, first.Members[member.Name()].DeleteAllOf(t.Context(), &coordinationv1.Lease{},
+			musttest.Do(t, first.Members[member.Name()].DeleteAllOf(t.Context(), &coordinationv1.Lease{},
 				client.InNamespace(namespace), client.MatchingLabels{v1alpha1.ManagedLabel: "true"}))
 		}
 	}

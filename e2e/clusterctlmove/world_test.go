@@ -32,6 +32,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 const (
@@ -77,11 +78,11 @@ func TestMain(m *testing.M) {
 }
 
 func (at site) kill(t *testing.T) {
-	harness.Must(t, at.LatestHub().Kill())
+	musttest.Do(t, at.LatestHub().Kill())
 }
 
 func (at site) startHub(t *testing.T) {
-	harness.Get(at.StartHub())(t)
+	musttest.Get(at.StartHub())(t)
 }
 
 // led returns when the records at a site and the leaders' Leases say who leads, all marked by that
@@ -150,7 +151,7 @@ func copyIn(ctx context.Context, member, namespace string) (lease.Content, error
 // hubID is the mark of the hub at a site.
 func (at site) hubID(t *testing.T) string {
 	ns := &corev1.Namespace{}
-	harness.Must(t, at.Hub.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, ns))
+	musttest.Do(t, at.Hub.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, ns))
 	return string(ns.UID) + "/" + harness.HubNamespace
 }
 
@@ -162,7 +163,7 @@ func (at site) begin(t *testing.T) map[string]int64 {
 		return must.ErrorIf(!c.LeadsHere(), "it is led by %q", c.Holder)
 	})
 	depot := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "depot"}}
-	harness.Must(t, client.IgnoreAlreadyExists(first.Members["east"].Create(t.Context(), depot)))
+	musttest.Do(t, client.IgnoreAlreadyExists(first.Members["east"].Create(t.Context(), depot)))
 	first.Eventually(t, patience, "east follows in depot", func(ctx context.Context) error {
 		_, err := copyIn(ctx, "east", "depot")
 		return err
@@ -180,13 +181,13 @@ func provisioned(t *testing.T, at site) {
 			Status: metav1.ConditionTrue,
 			Reason: clusterv1.ClusterControlPlaneInitializedReason,
 		})
-		harness.Must(t, at.Hub.Status().Update(t.Context(), &c))
+		musttest.Do(t, at.Hub.Status().Update(t.Context(), &c))
 	}
 }
 
 func clusters(t *testing.T, at site) []clusterv1.Cluster {
 	list := &clusterv1.ClusterList{}
-	harness.Must(t, at.Hub.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
+	musttest.Do(t, at.Hub.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
 	return list.Items
 }
 
@@ -198,9 +199,9 @@ func clusterctl(t *testing.T, from, to site) {
 		t.Fatalf("%s is not set: it must name the folder of clusterctl, which `make capi` builds", assetsVariable)
 	}
 	dir := t.TempDir()
-	harness.Must(t, os.WriteFile(filepath.Join(dir, "config.yaml"), []byte("providers: []\n"), 0o600))
+	musttest.Do(t, os.WriteFile(filepath.Join(dir, "config.yaml"), []byte("providers: []\n"), 0o600))
 	for _, s := range []site{from, to} {
-		harness.Must(t, fleet.WriteKubeconfig(filepath.Join(dir, s.name), s.name, s.Fleet.Hub().AdminConfig()))
+		musttest.Do(t, fleet.WriteKubeconfig(filepath.Join(dir, s.name), s.name, s.Fleet.Hub().AdminConfig()))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
 	defer cancel()
@@ -222,8 +223,8 @@ func left(t *testing.T, at site) (names []string) {
 	for _, list := range []client.ObjectList{
 		&clusterv1.ClusterList{}, &v1alpha1.LeadershipPolicyList{}, &v1alpha1.NamespaceLeaderList{}, &corev1.SecretList{},
 	} {
-		harness.Must(t, at.Hub.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
-		harness.Must(t, meta.EachListItem(list, func(o runtime.Object) error {
+		musttest.Do(t, at.Hub.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
+		musttest.Do(t, meta.EachListItem(list, func(o runtime.Object) error {
 			names = append(names, fmt.Sprintf("%T %s", o, o.(client.Object).GetName()))
 			return nil
 		}))
@@ -282,7 +283,7 @@ func (v *view) undisturbed() (longest time.Duration) {
 			v.t.Errorf("%s: the acting cluster changed: %v", verdict.Namespace, verdict.Changes)
 		}
 	}
-	acts := harness.Get(first.Acts())(v.t)
+	acts := musttest.Get(first.Acts())(v.t)
 	last := map[string]time.Duration{}
 	for _, a := range acts {
 		if before, ok := last[a.Namespace]; ok {

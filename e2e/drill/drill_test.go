@@ -8,19 +8,20 @@ import (
 
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // folder is a folder of the test, within the repository, where the programs are built. It stays if the test fails.
 func folder(t *testing.T) string {
-	out := harness.Get(filepath.Abs(filepath.Join("..", "..", outDir)))(t)
-	harness.Must(t, os.MkdirAll(out, 0o755))
-	dir := harness.Get(os.MkdirTemp(out, "drill-test-"))(t)
+	out := musttest.Get(filepath.Abs(filepath.Join("..", "..", outDir)))(t)
+	musttest.Do(t, os.MkdirAll(out, 0o755))
+	dir := musttest.Get(os.MkdirTemp(out, "drill-test-"))(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log("logs are in", dir)
 			return
 		}
-		harness.Must(t, os.RemoveAll(dir))
+		musttest.Do(t, os.RemoveAll(dir))
 	})
 	return dir
 }
@@ -28,11 +29,11 @@ func folder(t *testing.T) string {
 func TestTheDemoLosesALeaderAndHandsOver(t *testing.T) {
 	harness.Quiet()
 	t.Chdir(folder(t))
-	harness.Must(t, must.Try(func() { run(t.Context(), "demo") }))
+	musttest.Do(t, must.Try(func() { run(t.Context(), "demo") }))
 	var f figures
-	harness.Must(t, json.Unmarshal(harness.Get(os.ReadFile(demoFile))(t), &f))
+	musttest.Do(t, json.Unmarshal(musttest.Get(os.ReadFile(demoFile))(t), &f))
 	if f.Failover == nil || f.Floor == nil || *f.Failover < *f.Floor || f.Handover == nil || f.Overlaps != 0 {
 		t.Errorf("%+v", f)
 	}
-	harness.Get(os.Stat(harness.ReportFile))(t)
+	musttest.Get(os.Stat(harness.ReportFile))(t)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub"
 )
 
@@ -41,7 +42,7 @@ func TestTheFleetThatIsUpRestartsItsPrograms(t *testing.T) {
 	for program, processes := range map[string]int{"leasecast-hub": 1, "guestbook": 3} {
 		old := u.find(program)[0]
 		t.Logf("process %d of %s is killed", old, program)
-		harness.Must(t, syscall.Kill(old, syscall.SIGKILL))
+		musttest.Do(t, syscall.Kill(old, syscall.SIGKILL))
 		u.await(program+" is restarted", func() error {
 			found := u.find(program)
 			return must.ErrorIf(len(found) != processes || slices.Contains(found, old), "processes %v", found)
@@ -62,15 +63,15 @@ func TestTheFleetThatIsUpRestartsItsPrograms(t *testing.T) {
 func startUp(t *testing.T) *upTest {
 	t.Helper()
 	dir := folder(t)
-	program := harness.Get(harness.Program(t.Context(), "drill", "e2e/drill"))(t)
+	program := musttest.Get(harness.Program(t.Context(), "drill", "e2e/drill"))(t)
 	u := &upTest{t: t, dir: dir, program: program, members: map[string]client.Client{}}
 	t.Cleanup(u.down)
 	t.Log(u.run(t.Context(), "up"))
-	pid := harness.Get(os.ReadFile(filepath.Join(dir, pidFile())))(t)
-	u.server = harness.Get(strconv.Atoi(strings.TrimSpace(string(pid))))(t)
+	pid := musttest.Get(os.ReadFile(filepath.Join(dir, pidFile())))(t)
+	u.server = musttest.Get(strconv.Atoi(strings.TrimSpace(string(pid))))(t)
 	for _, m := range []string{"east", "west", "south"} {
-		config := harness.Get(clientcmd.BuildConfigFromFlags("", filepath.Join(dir, outDir, m+".kubeconfig")))(t)
-		u.members[m] = harness.Get(client.New(config, client.Options{Scheme: hub.Scheme()}))(t)
+		config := musttest.Get(clientcmd.BuildConfigFromFlags("", filepath.Join(dir, outDir, m+".kubeconfig")))(t)
+		u.members[m] = musttest.Get(client.New(config, client.Options{Scheme: hub.Scheme()}))(t)
 	}
 	return u
 }
@@ -95,7 +96,7 @@ func (u *upTest) down() {
 }
 
 func (u *upTest) await(what string, condition func() error) {
-	harness.Must(u.t, harness.Await(u.t.Context(), time.Minute, what, func(context.Context) error { return condition() }))
+	musttest.Do(u.t, harness.Await(u.t.Context(), time.Minute, what, func(context.Context) error { return condition() }))
 }
 
 // led waits until a Lease in some member lets that member act in each namespace, renewed after the call.
@@ -130,7 +131,7 @@ func (u *upTest) find(program string) (pids []int) {
 
 // children are the processes that the server started.
 func (u *upTest) children() (all []procfs.Proc) {
-	for _, p := range harness.Get(procfs.AllProcs())(u.t) {
+	for _, p := range musttest.Get(procfs.AllProcs())(u.t) {
 		stat, err := p.Stat() // an error: it has ended
 		if err == nil && stat.PPID == u.server && stat.State != "Z" {
 			all = append(all, p)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // A failover, a handover and a loss of the hub, with the real kube-controller-manager in each cluster.
@@ -22,9 +23,9 @@ func TestAnUnmodifiedControllerWorksInOneClusterOnly(t *testing.T) {
 	p := controllerManager()
 	s := &testbed{say: func(line string) { t.Log(line) }, programs: []*program{p}}
 	d := harness.New(t, s.fleet())
-	t.Cleanup(func() { harness.Must(t, s.close()) })
+	t.Cleanup(func() { musttest.Do(t, s.close()) })
 	var v verdict
-	harness.Must(t, must.Try(func() {
+	musttest.Do(t, must.Try(func() {
 		s.begin(t.Context(), d)
 		s.failOver(t.Context(), whileRenewing)
 		from := must.Get(s.AwaitLeader(t.Context(), p.namespace, ""))
@@ -55,9 +56,9 @@ func TestTheFirstTickAfterAHandoverRunsOnceAndPromptly(t *testing.T) {
 	harness.Quiet()
 	s := &cronTestbed{say: func(line string) { t.Log(line) }, cronJobs: 5}
 	d := harness.New(t, s.fleet())
-	t.Cleanup(func() { harness.Must(t, s.close()) })
-	harness.Must(t, must.Try(func() { s.begin(t.Context(), d) }))
-	leader := harness.Get(s.AwaitLeader(t.Context(), cronNamespace, ""))(t)
+	t.Cleanup(func() { musttest.Do(t, s.close()) })
+	musttest.Do(t, must.Try(func() { s.begin(t.Context(), d) }))
+	leader := musttest.Get(s.AwaitLeader(t.Context(), cronNamespace, ""))(t)
 	next := clusters[(slices.Index(clusters, leader)+1)%len(clusters)] // see harness.Drill.HandOver
 	// followers have missed ticks that they must not run any more
 	for _, m := range clusters {
@@ -68,7 +69,7 @@ func TestTheFirstTickAfterAHandoverRunsOnceAndPromptly(t *testing.T) {
 			// By a patch, because the controller of the cluster writes the status as well.
 			missed := fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`,
 				time.Now().Add(-5*time.Minute).UTC().Format(time.RFC3339))
-			harness.Must(t, d.Members[m].Status().Patch(t.Context(), cronJob(i),
+			musttest.Do(t, d.Members[m].Status().Patch(t.Context(), cronJob(i),
 				client.RawPatch(types.MergePatchType, []byte(missed))))
 		}
 	}
@@ -82,7 +83,7 @@ func TestTheFirstTickAfterAHandoverRunsOnceAndPromptly(t *testing.T) {
 		return err
 	})
 
-	harness.Get(s.HandOver(t.Context(), cronNamespace))(t)
+	musttest.Get(s.HandOver(t.Context(), cronNamespace))(t)
 	first := time.Now().Add(2 * time.Second).Truncate(time.Minute).Add(time.Minute).UTC()
 	var ticks []tick
 	for i := range s.cronJobs {
@@ -90,12 +91,12 @@ func TestTheFirstTickAfterAHandoverRunsOnceAndPromptly(t *testing.T) {
 	}
 	harness.After(t, harness.BootOf(first.Add(judged), harness.Now()))
 	var v tickVerdict
-	harness.Must(t, must.Try(func() { v = judgeTicks(ticks, s.runs(t.Context()), s.terms()) }))
+	musttest.Do(t, must.Try(func() { v = judgeTicks(ticks, s.runs(t.Context()), s.terms()) }))
 	if v.Lost > 0 || len(v.Breaches) > 0 || v.WorstFirstTickSeconds > promptly.Seconds() {
 		t.Errorf("judged %+v", v)
 	}
 	var jobs batchv1.JobList
-	harness.Must(t, d.Members[next].List(t.Context(), &jobs, client.InNamespace(cronNamespace)))
+	musttest.Do(t, d.Members[next].List(t.Context(), &jobs, client.InNamespace(cronNamespace)))
 	if len(jobs.Items) < s.cronJobs {
 		t.Errorf("%s ran %d ticks, want %d", next, len(jobs.Items), s.cronJobs)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -74,18 +75,18 @@ func newTestbed(t *testing.T) *testbed {
 		controllers: map[string]*process.Process{}}
 	t.Cleanup(func() {
 		for _, p := range s.controllers {
-			harness.Must(t, p.Stop())
+			musttest.Do(t, p.Stop())
 		}
 	})
 	for _, m := range clusters {
 		s.must(d.Allow(t.Context(), m, "follow"))
 		startNode(t, d.Fleet.Member(m))
-		s.pods[m] = harness.Get(harness.Observe(t.Context(), d.Members[m], &corev1.PodList{}, &corev1.Pod{},
+		s.pods[m] = musttest.Get(harness.Observe(t.Context(), d.Members[m], &corev1.PodList{}, &corev1.Pod{},
 			client.InNamespace(namespace)))(t)
 		t.Cleanup(s.pods[m].Stop)
 		s.startControllers(m)
 	}
-	raw := harness.Get(os.ReadFile("../../config/samples/follow.yaml"))(t)
+	raw := musttest.Get(os.ReadFile("../../config/samples/follow.yaml"))(t)
 	for text := range strings.SplitSeq(string(raw), "\n---\n") {
 		o := &unstructured.Unstructured{}
 		s.must(yaml.Unmarshal([]byte(text), &o.Object))
@@ -107,13 +108,13 @@ func (s *testbed) startControllers(member string) {
 
 func (s *testbed) must(err error) {
 	s.t.Helper()
-	harness.Must(s.t, err)
+	musttest.Do(s.t, err)
 }
 
 // leader waits until another cluster than that leads.
 func (s *testbed) leader(than string) string {
 	s.t.Helper()
-	return harness.Get(s.AwaitLeader(s.t.Context(), namespace, than))(s.t)
+	return musttest.Get(s.AwaitLeader(s.t.Context(), namespace, than))(s.t)
 }
 
 // ran is when a Pod was bound to a node and had not ended. To is harness.Unfinished while it runs.
@@ -207,7 +208,7 @@ func (s *testbed) failOver() (late, both, after time.Duration) {
 		return nil
 	}))
 	s.awaitRuns(old, 0, back)
-	granted := harness.BootOf(harness.Get(s.Record(s.t.Context(), namespace))(s.t).Spec.AcquireTime.Time, harness.Now())
+	granted := harness.BootOf(musttest.Get(s.Record(s.t.Context(), namespace))(s.t).Spec.AcquireTime.Time, harness.Now())
 	stamp, ok := harness.LastRenewTime(s.view.Leases[old].Seen(), namespace, granted)
 	if !ok {
 		s.must(errors.New("no Lease let the lost cluster lead"))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 const (
@@ -28,19 +29,19 @@ type fakeNode struct{ client.Client }
 
 // startNode runs a node until the test ends. It reaches the API server directly, however the hub's link is.
 func startNode(t *testing.T, member *fleet.Server) {
-	mgr := harness.Get(ctrl.NewManager(member.AdminConfig(), ctrl.Options{
+	mgr := musttest.Get(ctrl.NewManager(member.AdminConfig(), ctrl.Options{
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // one in each member
 	}))(t)
 	n := &fakeNode{mgr.GetClient()}
-	harness.Must(t, n.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}))
-	harness.Must(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.Pod{}).Complete(n))
+	musttest.Do(t, n.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}))
+	musttest.Do(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.Pod{}).Complete(n))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		harness.Must(t, <-ended)
+		musttest.Do(t, <-ended)
 	})
 }
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/process"
 	"github.com/leasecast/leasecast/member/command"
 )
@@ -26,13 +26,13 @@ var (
 const stubborn = `trap '' TERM; act() { while :; do date +%s%N >>"$0"; sleep 0.02; done; }; act & act`
 
 func start(t *testing.T, args ...string) *process.Process {
-	p := harness.Get(process.Start("gate", filepath.Join(t.TempDir(), "log"), program,
+	p := musttest.Get(process.Start("gate", filepath.Join(t.TempDir(), "log"), program,
 		append([]string{"-kubeconfig=" + access}, args...)...))(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(p.Tail())
 		}
-		harness.Must(t, p.Kill())
+		musttest.Do(t, p.Kill())
 	})
 	return p
 }
@@ -53,11 +53,11 @@ func TestTheProgramActsInItsTermsOnly(t *testing.T) {
 		}},
 		"the gate is paused": {short, func(t *testing.T, ns string, gate *process.Process) time.Time {
 			deadline := write(t, ns, us, 1, short)
-			harness.Must(t, gate.Pause())
+			musttest.Do(t, gate.Pause())
 			return deadline
 		}},
 		"the gate is killed": {long, func(t *testing.T, _ string, gate *process.Process) time.Time {
-			harness.Must(t, gate.Kill())
+			musttest.Do(t, gate.Kill())
 			return time.Now().Add(long / 6)
 		}},
 		"another cluster leads": {long, func(t *testing.T, ns string, _ *process.Process) time.Time {
@@ -66,11 +66,11 @@ func TestTheProgramActsInItsTermsOnly(t *testing.T) {
 		}},
 		"the API server is gone": {short, func(t *testing.T, ns string, _ *process.Process) time.Time {
 			deadline := write(t, ns, us, 1, short)
-			harness.Must(t, cluster.Kill())
+			musttest.Do(t, cluster.Kill())
 			t.Cleanup(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
-				harness.Must(t, cluster.Restart(ctx))
+				musttest.Do(t, cluster.Restart(ctx))
 			})
 			return deadline
 		}},
@@ -120,9 +120,9 @@ func TestSidecarsAndScriptsReadWhoLeads(t *testing.T) {
 		}
 	}
 	nowhere := filepath.Join(t.TempDir(), "kubeconfig")
-	text := harness.Get(os.ReadFile(access))(t)
+	text := musttest.Get(os.ReadFile(access))(t)
 	unreachable := serverLine.ReplaceAllString(string(text), "server: https://127.0.0.1:1")
-	harness.Must(t, os.WriteFile(nowhere, []byte(unreachable), 0o600))
+	musttest.Do(t, os.WriteFile(nowhere, []byte(unreachable), 0o600))
 	if code := check(t, nowhere, ns, 3*time.Second); code != command.CannotTell {
 		t.Errorf("check of an API server that is not there exits with %d, want %d", code, command.CannotTell)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 const (
@@ -56,7 +57,7 @@ func TestMain(m *testing.M) {
 // namespace makes a namespace for a test.
 func namespace(t *testing.T) string {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-	harness.Must(t, admin.Create(t.Context(), ns))
+	musttest.Do(t, admin.Create(t.Context(), ns))
 	return ns.Name
 }
 
@@ -68,7 +69,7 @@ func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadl
 // writeIn is write for a namespace that plays another cluster.
 func writeIn(t *testing.T, cluster, ns, holder string, epoch int64, d time.Duration) (deadline time.Time) {
 	now := clocks.Now().Wall
-	harness.Must(t, harness.PutLease(t.Context(), admin, ns, cluster,
+	musttest.Do(t, harness.PutLease(t.Context(), admin, ns, cluster,
 		lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now, RenewTime: now, Duration: d}))
 	return now.Add(d)
 }
@@ -105,7 +106,7 @@ func acts(t *testing.T, file string) (at []time.Time) {
 		t.Fatal(err)
 	}
 	for field := range strings.FieldsSeq(string(text)) {
-		ns := harness.Get(strconv.ParseInt(field, 10, 64))(t)
+		ns := musttest.Get(strconv.ParseInt(field, 10, 64))(t)
 		at = append(at, time.Unix(0, ns))
 	}
 	return at

@@ -20,6 +20,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/process"
 	"github.com/leasecast/leasecast/member"
 	"github.com/leasecast/leasecast/member/resourcelock"
@@ -66,8 +67,8 @@ func (p *pods) winner() string {
 func (p *pods) start(name, ns string) (stop func()) {
 	cfg := cluster.AdminConfig()
 	cfg.Wrap(member.CapWrites)
-	clients := harness.Get(kubernetes.NewForConfig(cfg))(p.t)
-	m := harness.Get(member.New(cfg, member.Options{Namespaces: []string{ns}}))(p.t)
+	clients := musttest.Get(kubernetes.NewForConfig(cfg))(p.t)
+	m := musttest.Get(member.New(cfg, member.Options{Namespaces: []string{ns}}))(p.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { _ = m.Start(ctx) })
@@ -130,19 +131,19 @@ func TestAManagerIsElectedInTheLeaderOnly(t *testing.T) {
 	ns := namespace(t)
 	cfg := cluster.AdminConfig()
 	cfg.Wrap(member.CapWrites)
-	clients := harness.Get(kubernetes.NewForConfig(cfg))(t)
-	m := harness.Get(member.New(cfg, member.Options{Namespaces: []string{ns}}))(t)
+	clients := musttest.Get(kubernetes.NewForConfig(cfg))(t)
+	m := musttest.Get(member.New(cfg, member.Options{Namespaces: []string{ns}}))(t)
 	lock, ctx, done := resourcelock.New(t.Context(), m, ns, &clientlock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: ns, Name: "shopkeeper"}, Client: clients.CoordinationV1(),
 		LockConfig: clientlock.ResourceLockConfig{Identity: "east-1"},
 	})
 	defer done()
-	mgr := harness.Get(ctrl.NewManager(cfg, ctrl.Options{
+	mgr := musttest.Get(ctrl.NewManager(cfg, ctrl.Options{
 		LeaderElection: true, LeaderElectionResourceLockInterface: lock, LeaderElectionReleaseOnCancel: true,
 		Metrics: metricsserver.Options{BindAddress: "0"},
 	}))(t)
 	p := &pods{t: t, elected: map[string]bool{}}
-	harness.Must(t, mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+	musttest.Do(t, mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		p.set("east-1", true)
 		<-ctx.Done()
 		p.set("east-1", false)
@@ -152,13 +153,13 @@ func TestAManagerIsElectedInTheLeaderOnly(t *testing.T) {
 	write(t, ns, them, 1, time.Minute)
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	harness.Must(t, harness.Stay(t.Context(), 3*time.Second, "it does nothing in a follower", p.none))
+	musttest.Do(t, harness.Stay(t.Context(), 3*time.Second, "it does nothing in a follower", p.none))
 	write(t, ns, us, 2, time.Minute)
 	await(t, "it is elected", p.won("east-1"))
 	write(t, ns, them, 3, time.Minute)
 	await(t, "another cluster leads", p.none)
-	harness.Must(t, <-ended)
-	held := harness.Get(clients.CoordinationV1().Leases(ns).Get(t.Context(), "shopkeeper", metav1.GetOptions{}))(t)
+	musttest.Do(t, <-ended)
+	held := musttest.Get(clients.CoordinationV1().Leases(ns).Get(t.Context(), "shopkeeper", metav1.GetOptions{}))(t)
 	if *held.Spec.HolderIdentity != "" {
 		t.Errorf("%s still holds the lock", *held.Spec.HolderIdentity)
 	}
@@ -173,7 +174,7 @@ func TestOnePodIsElectedAndItIsInTheLeader(t *testing.T) {
 	for name, ns := range map[string]string{"east-1": east, "east-2": east, "west-1": west, "west-2": west} {
 		stops[name] = p.start(name, ns)
 	}
-	harness.Must(t, harness.Stay(t.Context(), 2*time.Second, "nobody is elected before a cluster leads", p.none))
+	musttest.Do(t, harness.Stay(t.Context(), 2*time.Second, "nobody is elected before a cluster leads", p.none))
 
 	const d = 6 * time.Second
 	renewed := func(condition func(context.Context) error) func(context.Context) error {
@@ -202,7 +203,7 @@ func TestOnePodIsElectedAndItIsInTheLeader(t *testing.T) {
 	writeIn(t, us, east, them, 2, time.Minute)
 
 	second := p.winner()
-	harness.Must(t, harness.Stay(t.Context(), 2*time.Second, "it stays", p.won(second)))
+	musttest.Do(t, harness.Stay(t.Context(), 2*time.Second, "it stays", p.won(second)))
 	writeIn(t, them, west, "", 3, time.Minute)
 	await(t, "revoked, and nobody is elected", p.none)
 	writeIn(t, us, east, us, 4, time.Minute)
@@ -223,7 +224,7 @@ done
 // rule is the shell function in the README of the member library.
 func rule(t *testing.T) string {
 	t.Helper()
-	text := harness.Get(os.ReadFile("../../member/README.md"))(t)
+	text := musttest.Get(os.ReadFile("../../member/README.md"))(t)
 	found := regexp.MustCompile("(?ms)^```sh\n(leads\\(\\).*?)^```$").FindSubmatch(text)
 	if found == nil {
 		t.Fatal("member/README.md has no function leads in a snippet of sh")
@@ -235,11 +236,11 @@ func rule(t *testing.T) string {
 func TestTheRuleInShellActsInItsTermsOnly(t *testing.T) {
 	ns, dir := namespace(t), t.TempDir()
 	script, yes, no := filepath.Join(dir, "script"), filepath.Join(dir, "yes"), filepath.Join(dir, "no")
-	harness.Must(t, os.WriteFile(script, []byte(rule(t)+acting), 0o600))
+	musttest.Do(t, os.WriteFile(script, []byte(rule(t)+acting), 0o600))
 	t.Setenv("KUBECONFIG", access)
 	t.Setenv("PATH", os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"))
-	p := harness.Get(process.Start("script", filepath.Join(dir, "log"), "bash", script, ns, yes, no))(t)
-	t.Cleanup(func() { harness.Must(t, p.Kill()) })
+	p := musttest.Get(process.Start("script", filepath.Join(dir, "log"), "bash", script, ns, yes, no))(t)
+	t.Cleanup(func() { musttest.Do(t, p.Kill()) })
 	refuses := func(what string) { // two answers, so that one of them was asked for now
 		for range 2 {
 			await(t, what, actedAfter(t, no, time.Now()))
@@ -268,12 +269,12 @@ func TestTheRuleInShellActsInItsTermsOnly(t *testing.T) {
 
 	write(t, ns, us, 3, time.Hour)
 	await(t, "the hub is back", actedAfter(t, yes, time.Now()))
-	snapshot := harness.Get(cluster.Snapshot(t.Context()))(t)
+	snapshot := musttest.Get(cluster.Snapshot(t.Context()))(t)
 	write(t, ns, them, 4, time.Hour)
 	refuses("failed over")
 	moved := time.Now()
 	refuses("failed over for some time")
-	harness.Must(t, cluster.Restore(t.Context(), snapshot))
+	musttest.Do(t, cluster.Restore(t.Context(), snapshot))
 	refuses("the member is restored from a snapshot of when it led")
 	none("another cluster leads since epoch 4", moved)
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 const apiProgram = `package main
@@ -26,8 +26,8 @@ func main() {
 `
 
 func TestAuthorInheritsTheOldestVersionsAndNothingOfTheHub(t *testing.T) {
-	root := harness.Get(filepath.Abs("../.."))(t)
-	quickStart := harness.Get(snippet(filepath.Join(root, "README.md")))(t)
+	root := musttest.Get(filepath.Abs("../.."))(t)
+	quickStart := musttest.Get(snippet(filepath.Join(root, "README.md")))(t)
 	tests := map[string]struct {
 		requires, program string
 		oldest            []string // modules that are as old as our module allows
@@ -47,12 +47,10 @@ func TestAuthorInheritsTheOldestVersionsAndNothingOfTheHub(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // for what has to be compiled first
 			defer cancel()
-			m := harness.Get(newModule(ctx, t.TempDir(), root, test.requires, map[string]string{"main.go": test.program}))(t)
+			m := musttest.Get(newModule(ctx, t.TempDir(), root, test.requires, map[string]string{"main.go": test.program}))(t)
 			t.Setenv("GOTOOLCHAIN", "go"+versionOf(root, test.requires, "go"))
-			if _, err := m.build(ctx); err != nil {
-				t.Fatal(err)
-			}
-			list := harness.Get(m.run(ctx, "list", "-m", "all"))(t)
+			_ = musttest.Get(m.build(ctx))(t)
+			list := musttest.Get(m.run(ctx, "list", "-m", "all"))(t)
 			versions := map[string]string{}
 			for line := range strings.Lines(list) {
 				module, version, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -75,8 +73,8 @@ func TestAuthorInheritsTheOldestVersionsAndNothingOfTheHub(t *testing.T) {
 }
 
 func TestTheOldestVersionsAreDocumented(t *testing.T) {
-	root := harness.Get(filepath.Abs("../.."))(t)
-	text := harness.Get(os.ReadFile(filepath.Join(root, "member/README.md")))(t)
+	root := musttest.Get(filepath.Abs("../.."))(t)
+	text := musttest.Get(os.ReadFile(filepath.Join(root, "member/README.md")))(t)
 	for module, needs := range map[string][]string{
 		"api":    {"go", "k8s.io/apimachinery"},
 		"member": {"go", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},

@@ -16,6 +16,7 @@ import (
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -36,8 +37,8 @@ func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 
 	late := &webappv1.Guestbook{Spec: webappv1.GuestbookSpec{Book: "written while nobody listened"}}
 	late.Namespace, late.Name = ns, "late"
-	harness.Must(t, admin.Create(t.Context(), late))
-	harness.Must(t, harness.Stay(t.Context(), time.Second, "a follower does nothing", func(context.Context) error {
+	musttest.Do(t, admin.Create(t.Context(), late))
+	musttest.Do(t, harness.Stay(t.Context(), time.Second, "a follower does nothing", func(context.Context) error {
 		n := len(p.acts())
 		return must.ErrorIf(n > 0, "%d acts", n)
 	}))
@@ -148,7 +149,7 @@ func TestHealthzDistinguishesAQuietWatchFromADeadOne(t *testing.T) {
 	})
 	harness.AwaitSync(t, m)
 	healthy := func(context.Context) error { return m.Healthz(nil) }
-	harness.Must(t, harness.Stay(t.Context(), 2*staleAfter, "a quiet watch is healthy", healthy))
+	musttest.Do(t, harness.Stay(t.Context(), 2*staleAfter, "a quiet watch is healthy", healthy))
 	faults := []struct {
 		what         string
 		begin, cease func() error
@@ -158,7 +159,7 @@ func TestHealthzDistinguishesAQuietWatchFromADeadOne(t *testing.T) {
 	}
 	for i, f := range faults {
 		t.Cleanup(func() { _ = f.cease() }) // once more does no harm
-		harness.Must(t, f.begin())
+		musttest.Do(t, f.begin())
 		began := clocks.Now().Boot
 		await(t, f.what+", and Healthz fails", func(context.Context) error {
 			return must.ErrorIf(m.Healthz(nil) == nil, "healthy")
@@ -166,7 +167,7 @@ func TestHealthzDistinguishesAQuietWatchFromADeadOne(t *testing.T) {
 		if took := clocks.Now().Boot - began; took > staleAfter+5*time.Second {
 			t.Errorf("%s: noticed after %v, want %v, and a pause more at most", f.what, took, staleAfter)
 		}
-		harness.Must(t, f.cease())
+		musttest.Do(t, f.cease())
 		ceased := clocks.Now().Boot
 		write(t, ns, us, int64(i)+1, 10*time.Minute)
 		// A dead HTTP/2 connection lingers for 45 s in client-go.
@@ -200,11 +201,11 @@ func TestServerGivesUpOnAWriteThatOutlivesItsTerm(t *testing.T) {
 	cfg := cluster.AdminConfig()
 	cfg.Timeout = time.Minute
 	cfg.Wrap(member.CapWrites)
-	c := harness.Get(client.New(cfg, client.Options{}))(t)
+	c := musttest.Get(client.New(cfg, client.Options{}))(t)
 	ctx, cancel, err := m.Context(t.Context(), ns)
-	harness.Must(t, err)
+	musttest.Do(t, err)
 	defer cancel()
-	harness.Must(t, cluster.PauseEtcd())
+	musttest.Do(t, cluster.PauseEtcd())
 	t.Cleanup(func() {
 		if err := cluster.ResumeEtcd(); err != nil {
 			t.Error(err)

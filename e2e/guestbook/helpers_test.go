@@ -31,6 +31,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/fleet"
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -86,7 +87,7 @@ func install(ctx context.Context) error {
 // namespace makes a namespace for a test.
 func namespace(t *testing.T) string {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-	harness.Must(t, admin.Create(t.Context(), ns))
+	musttest.Do(t, admin.Create(t.Context(), ns))
 	return ns.Name
 }
 
@@ -97,7 +98,7 @@ func books(t *testing.T, ns string, n int) (names []string) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("book-%d", i)},
 			Spec:       webappv1.GuestbookSpec{Book: "once upon a time"},
 		}
-		harness.Must(t, admin.Create(t.Context(), g))
+		musttest.Do(t, admin.Create(t.Context(), g))
 		names = append(names, g.Name)
 	}
 	return names
@@ -107,7 +108,7 @@ func books(t *testing.T, ns string, n int) (names []string) {
 func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadline time.Duration) {
 	now := clocks.Now()
 	term := lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now.Wall, RenewTime: now.Wall, Duration: d}
-	harness.Must(t, harness.PutLease(t.Context(), admin, ns, us, term))
+	musttest.Do(t, harness.PutLease(t.Context(), admin, ns, us, term))
 	return now.Boot + d
 }
 
@@ -128,7 +129,7 @@ func user(t *testing.T, name string, namespaces ...string) *rest.Config {
 			may(group, "guestbooks", "get", "list", "watch"), may(group, "guestbooks/status", "patch"),
 			may("", "events", "create", "patch"), may("events.k8s.io", "events", "create", "patch"))
 	}
-	return harness.Get(cluster.UserConfig(name))(t)
+	return musttest.Get(cluster.UserConfig(name))(t)
 }
 
 func may(group, resource string, verbs ...string) rbacv1.PolicyRule {
@@ -138,8 +139,8 @@ func may(group, resource string, verbs ...string) rbacv1.PolicyRule {
 // allow gives a user a role of this name in a namespace.
 func allow(t *testing.T, ns, role, user string, rules ...rbacv1.PolicyRule) {
 	meta := metav1.ObjectMeta{Namespace: ns, Name: role + "-" + user}
-	harness.Must(t, admin.Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}))
-	harness.Must(t, admin.Create(t.Context(), &rbacv1.RoleBinding{
+	musttest.Do(t, admin.Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}))
+	musttest.Do(t, admin.Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}))
@@ -156,8 +157,8 @@ type guestbook struct {
 // The act log gives its name as that of the cluster.
 func start(t *testing.T, cfg *rest.Config, name, ns string, args ...string) *guestbook {
 	dir := t.TempDir()
-	harness.Must(t, fleet.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), name, cfg))
-	run := harness.Get(process.Start(name, filepath.Join(dir, "log"), program, append([]string{
+	musttest.Do(t, fleet.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), name, cfg))
+	run := musttest.Get(process.Start(name, filepath.Join(dir, "log"), program, append([]string{
 		"-kubeconfig=" + filepath.Join(dir, "kubeconfig"),
 		"-cluster=" + name,
 		"-namespaces=" + ns,
@@ -166,7 +167,7 @@ func start(t *testing.T, cfg *rest.Config, name, ns string, args ...string) *gue
 	}, args...)...))(t)
 	p := &guestbook{run, harness.NewActLog(filepath.Join(dir, "acts")), t}
 	t.Cleanup(func() {
-		harness.Must(t, p.Kill())
+		musttest.Do(t, p.Kill())
 		if t.Failed() {
 			log, _ := os.ReadFile(p.Log())
 			t.Logf("log of %s:\n%s", p.Name(), log[max(0, len(log)-8000):])
@@ -178,7 +179,7 @@ func start(t *testing.T, cfg *rest.Config, name, ns string, args ...string) *gue
 // terminate asks the process to end, which it must do in good order.
 func (p *guestbook) terminate() {
 	p.t.Helper()
-	harness.Must(p.t, p.Stop())
+	musttest.Do(p.t, p.Stop())
 	if !p.InOrder() {
 		p.t.Errorf("%s did not end in good order: %s", p.Name(), p.How())
 	}
@@ -187,7 +188,7 @@ func (p *guestbook) terminate() {
 // acts returns what the process has done so far.
 func (p *guestbook) acts() []harness.Act {
 	p.t.Helper()
-	return harness.Get(p.Acts())(p.t)
+	return musttest.Get(p.Acts())(p.t)
 }
 
 // acted is a condition: all these guestbooks have been printed in this epoch.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -29,8 +30,8 @@ const mostLines = 30
 // The README's program, in a module of its own and with the rights that the member library's README grants, acts only
 // where its cluster leads.
 func TestTheQuickStartActsWhereItsClusterLeads(t *testing.T) {
-	root := harness.Get(filepath.Abs("../.."))(t)
-	code := harness.Get(snippet(filepath.Join(root, "README.md")))(t)
+	root := musttest.Get(filepath.Abs("../.."))(t)
+	code := musttest.Get(snippet(filepath.Join(root, "README.md")))(t)
 	if n := ownLines(code); n > mostLines {
 		t.Errorf("the quick start has %d lines, want at most %d", n, mostLines)
 	} else {
@@ -45,14 +46,14 @@ func TestTheQuickStartActsWhereItsClusterLeads(t *testing.T) {
 	ns, other := namespace(t), namespace(t)
 	for _, in := range []string{ns, other} {
 		book := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "book"}}
-		harness.Must(t, admin.Create(t.Context(), book))
+		musttest.Do(t, admin.Create(t.Context(), book))
 	}
 	start := time.Now()
 	asReader(t, root)
 	write(t, ns, them, 1, 10*time.Minute)
 	write(t, other, them, 1, 10*time.Minute)
-	p := harness.Get(process.Start("quick start", filepath.Join(t.TempDir(), "log"), shops))(t)
-	t.Cleanup(func() { harness.Must(t, p.Kill()) })
+	p := musttest.Get(process.Start("quick start", filepath.Join(t.TempDir(), "log"), shops))(t)
+	t.Cleanup(func() { musttest.Do(t, p.Kill()) })
 	says := func(texts ...string) func(context.Context) error {
 		return func(context.Context) error {
 			if err := p.Check(); err != nil {
@@ -81,7 +82,7 @@ func TestTheQuickStartActsWhereItsClusterLeads(t *testing.T) {
 		t.Errorf("it lacks a right (%v):\n%s", err, p.Tail())
 	}
 	await(t, "it is ready", func(ctx context.Context) error { return ready(ctx, p.Log()) })
-	harness.Must(t, p.Stop())
+	musttest.Do(t, p.Stop())
 }
 
 var probesLine = regexp.MustCompile(`"msg":"starting server","name":"health probe","addr":"([^"]*)"`)
@@ -123,7 +124,7 @@ func ownLines(code string) (n int) {
 
 // buildAlone builds a program as its author does.
 func buildAlone(t *testing.T, root, code string) (program string) {
-	m := harness.Get(newModule(t.Context(), t.TempDir(), root, "member", map[string]string{
+	m := musttest.Get(newModule(t.Context(), t.TempDir(), root, "member", map[string]string{
 		"main.go": code,
 		// Its metrics are at an address that other programs have too.
 		"metrics.go": `package main
@@ -133,7 +134,7 @@ import "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 func init() { server.DefaultBindAddress = "0" }
 `,
 	}))(t)
-	return harness.Get(m.build(t.Context()))(t)
+	return musttest.Get(m.build(t.Context()))(t)
 }
 
 // asReader gives the programs of the test the service account of the member library's README, with the rights that its
@@ -145,14 +146,14 @@ func asReader(t *testing.T, root string) {
 		if args[0] != "kubectl" {
 			t.Fatalf("%s is no command of kubectl", command)
 		}
-		harness.Must(t, harness.Kubectl(t.Context(), cluster, "", args[1:]...))
+		musttest.Do(t, harness.Kubectl(t.Context(), cluster, "", args[1:]...))
 	}
 	const user = "system:serviceaccount:shop:shops"
-	cfg := harness.Get(cluster.UserConfig(user, accountGroups...))(t)
+	cfg := musttest.Get(cluster.UserConfig(user, accountGroups...))(t)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	harness.Must(t, fleet.WriteKubeconfig(file, "shops", cfg))
+	musttest.Do(t, fleet.WriteKubeconfig(file, "shops", cfg))
 	t.Setenv("KUBECONFIG", file)
-	reader := harness.Get(client.New(cfg, client.Options{}))(t)
+	reader := musttest.Get(client.New(cfg, client.Options{}))(t)
 	for _, list := range []client.ObjectList{&corev1.ConfigMapList{}, &coordinationv1.LeaseList{}} {
 		await(t, fmt.Sprintf("it may read %T", list), func(ctx context.Context) error { return reader.List(ctx, list) })
 	}
@@ -163,7 +164,7 @@ var accountGroups = []string{"system:serviceaccounts", "system:serviceaccounts:s
 // commands are the lines of the first snippet without a language in a file of Markdown.
 func commands(t *testing.T, file string) (all []string) {
 	t.Helper()
-	text := harness.Get(os.ReadFile(file))(t)
+	text := musttest.Get(os.ReadFile(file))(t)
 	found := regexp.MustCompile("(?ms)^```\n(.*?)^```$").FindSubmatch(text)
 	if found == nil {
 		t.Fatalf("%s has no commands", file)
@@ -177,8 +178,8 @@ func commands(t *testing.T, file string) (all []string) {
 
 // says reports whether one line of a log contains all the texts.
 func says(t *testing.T, file string, texts ...string) bool {
-	log := harness.Get(os.Open(file))(t)
-	defer func() { harness.Must(t, errors.Join(log.Close())) }()
+	log := musttest.Get(os.Open(file))(t)
+	defer func() { musttest.Do(t, errors.Join(log.Close())) }()
 	for lines := bufio.NewScanner(log); lines.Scan(); {
 		missing := false
 		for _, text := range texts {

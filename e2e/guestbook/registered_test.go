@@ -14,8 +14,8 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -58,7 +58,7 @@ func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 	if err != nil || len(before) != 1 {
 		t.Fatal(len(before), err)
 	}
-	harness.Must(t, p.Pause())
+	musttest.Do(t, p.Pause())
 	var last lease.Registration
 	await(t, "its registration has run out", func(ctx context.Context) (err error) {
 		if last, err = registration(ctx, ns); err == nil && clocks.Now().Wall.Before(last.Until().Add(time.Second)) {
@@ -67,7 +67,7 @@ func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 		return err
 	})
 	over := clocks.Now().Boot
-	harness.Must(t, p.Resume())
+	musttest.Do(t, p.Resume())
 	var renewed time.Time
 	await(t, "it has registered anew", func(ctx context.Context) error {
 		all := must.Get(registrations(ctx, ns))

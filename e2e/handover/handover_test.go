@@ -12,6 +12,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 const (
@@ -47,7 +48,7 @@ func newTestbed(t *testing.T) *testbed {
 	})
 	s := &testbed{Drill: d, t: t, view: d.LookFor(t), raised: 1000}
 	first, err := d.AwaitAct(t.Context(), patience, "the first leader acts", func(harness.Act) bool { return true })
-	harness.Must(t, err)
+	musttest.Do(t, err)
 	s.leader = first.Cluster
 	return s
 }
@@ -61,17 +62,17 @@ func (s *testbed) other() string {
 
 // begin raises the other cluster above the leader.
 func (s *testbed) begin() {
-	harness.Must(s.t, s.AwaitEligible(s.t.Context(), patience, s.other(), namespace))
+	musttest.Do(s.t, s.AwaitEligible(s.t.Context(), patience, s.other(), namespace))
 	s.before = len(s.changes())
 	s.raised++
-	harness.Must(s.t, s.SetPriority(s.t.Context(), s.other(), s.raised))
+	musttest.Do(s.t, s.SetPriority(s.t.Context(), s.other(), s.raised))
 }
 
 // end waits until the other cluster acts after what begin has begun, checks that no two ever acted together, and
 // returns how long nobody acted and when the other one began.
 func (s *testbed) end() (gap, began time.Duration) {
 	s.t.Helper()
-	harness.Get(s.AwaitAct(s.t.Context(), patience, s.other()+" acts",
+	musttest.Get(s.AwaitAct(s.t.Context(), patience, s.other()+" acts",
 		func(harness.Act) bool { return len(s.changes()) > s.before }))(s.t)
 	all := s.changes()
 	last := all[len(all)-1]
@@ -84,7 +85,7 @@ func (s *testbed) end() (gap, began time.Duration) {
 
 func (s *testbed) changes() []harness.Change {
 	s.t.Helper()
-	acts := harness.Get(s.Acts())(s.t)
+	acts := musttest.Get(s.Acts())(s.t)
 	verdicts := harness.Judge(acts)
 	for _, breach := range harness.Breaches(verdicts) {
 		s.t.Fatal(breach)
@@ -97,7 +98,7 @@ func (s *testbed) changes() []harness.Change {
 
 // revoked waits until the record and the leader's Lease show that the term is revoked.
 func (s *testbed) revoked() {
-	harness.Must(s.t, s.Await(s.t.Context(), patience, "the term is revoked", func(ctx context.Context) error {
+	musttest.Do(s.t, s.Await(s.t.Context(), patience, "the term is revoked", func(ctx context.Context) error {
 		if r := must.Get(s.Record(ctx, namespace)); r.Spec.State != v1alpha1.StateEnding || r.Spec.RevokedEpoch == 0 {
 			return fmt.Errorf("state %s, revoked epoch %d: %s", r.Spec.State, r.Spec.RevokedEpoch, r.Status.Message)
 		}
@@ -148,19 +149,19 @@ func TestHandover(t *testing.T) {
 		{"a hub that dies when it has told the leader to stop leaves the rest to the term", func(s *testbed) {
 			old := s.leader
 			book := s.Guestbook(old)
-			harness.Must(s.t, book.Pause())
+			musttest.Do(s.t, book.Pause())
 			s.begin()
 			s.revoked()
 			hubs := s.Hubs()
-			harness.Must(s.t, hubs[len(hubs)-1].Kill())
-			harness.Must(s.t, book.Resume())
-			harness.Get(s.StartHub())(s.t)
+			musttest.Do(s.t, hubs[len(hubs)-1].Kill())
+			musttest.Do(s.t, book.Resume())
+			musttest.Get(s.StartHub())(s.t)
 			_, began := s.end()
 			s.ranOut(old, began, 2*h)
 		}},
 		{"a reader that died costs what is left of the term, and no more", func(s *testbed) {
 			old := s.leader
-			harness.Must(s.t, s.Guestbook(old).Kill())
+			musttest.Do(s.t, s.Guestbook(old).Kill())
 			s.begin()
 			_, began := s.end()
 			s.ranOut(old, began, 0)

@@ -17,6 +17,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/e2e/guestbook/acts"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -28,14 +29,14 @@ func TestActLogReadsWhatAGuestbookWrites(t *testing.T) {
 		t.Fatalf("a log that does not exist yet: %v, %v", got, err)
 	}
 	file, err := os.Create(path)
-	Must(t, err)
+	musttest.Do(t, err)
 	defer func() { _ = file.Close() }()
 	writer := acts.NewLog("east", file)
 	do := func(what, object string, result error) {
 		t.Helper()
 		if err := writer.Do(context.Background(), what, "shop", object, func() error {
 			during, err := log.Acts()
-			Must(t, err)
+			musttest.Do(t, err)
 			if last := during[len(during)-1]; last.Object != object || last.End != Unfinished {
 				t.Errorf("during the act: %+v, want one without an end", last)
 			}
@@ -48,7 +49,7 @@ func TestActLogReadsWhatAGuestbookWrites(t *testing.T) {
 	do("write", "second", errors.New("refused"))
 	do("print", "third", fmt.Errorf("%w: late", member.ErrNotBegun))
 	got, err := log.Acts()
-	Must(t, err)
+	musttest.Do(t, err)
 	want := []Act{
 		{Cluster: "east", Namespace: "shop", Object: "first", What: "print", Result: acts.OK},
 		{Cluster: "east", Namespace: "shop", Object: "second", What: "write", Result: "refused"},
@@ -184,7 +185,7 @@ func TestLastRenewTime(t *testing.T) {
 			var seen []Sighting[*coordinationv1.Lease]
 			for _, c := range c.leases {
 				l := &coordinationv1.Lease{}
-				Must(t, wire.Write(lease.Content{
+				musttest.Do(t, wire.Write(lease.Content{
 					Term: lease.Term{Holder: c.holder, Epoch: 1, RenewTime: start.Add(c.stamp * time.Second),
 						Duration: 3 * time.Second},
 					Namespace: "shop", Name: "leasecast", Cluster: us,

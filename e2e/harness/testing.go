@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,54 +20,29 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/member"
 )
-
-// Must fails the test at once on an error. It shows the lines of test files that led to the call.
-func Must(t testing.TB, err error) {
-	if err == nil {
-		return
-	}
-	t.Helper()
-	var way strings.Builder
-	calls := make([]uintptr, 64)
-	frames := runtime.CallersFrames(calls[:runtime.Callers(2, calls)])
-	for frame, more := frames.Next(); more; frame, more = frames.Next() {
-		if strings.HasSuffix(frame.File, "_test.go") {
-			fmt.Fprintf(&way, "\n\tat %s:%d", filepath.Base(frame.File), frame.Line)
-		}
-	}
-	t.Fatalf("%v%s", err, way.String())
-}
-
-// Get returns a value unless there is an error, which fails the test: Get(f())(t).
-func Get[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		Must(t, err)
-		return value
-	}
-}
 
 // Eventually is [Await] for a test.
 func Eventually(t testing.TB, limit time.Duration, what string, condition func(context.Context) error) {
 	t.Helper()
-	Must(t, Await(t.Context(), limit, what, condition))
+	musttest.Do(t, Await(t.Context(), limit, what, condition))
 }
 
 // Eventually is [Drill.Await] for a test.
 func (d *Drill) Eventually(t testing.TB, limit time.Duration, what string, condition func(context.Context) error) {
 	t.Helper()
-	Must(t, d.Await(t.Context(), limit, what, condition))
+	musttest.Do(t, d.Await(t.Context(), limit, what, condition))
 }
 
 // Edit changes an object, as kubectl edit does.
 func Edit[O client.Object](t testing.TB, c client.Client, o O, change func(O)) {
 	t.Helper()
-	Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+	musttest.Do(t, c.Get(t.Context(), client.ObjectKeyFromObject(o), o))
 	base := o.DeepCopyObject().(client.Object)
 	change(o)
-	Must(t, c.Patch(t.Context(), o, client.MergeFrom(base)))
+	musttest.Do(t, c.Patch(t.Context(), o, client.MergeFrom(base)))
 }
 
 // After returns when the boot clock shows the instant.
@@ -84,11 +56,11 @@ func After(t testing.TB, instant time.Duration) {
 
 // RunMember runs the member library until the test is over, or until stop, which returns when it has ended.
 func RunMember(t testing.TB, cfg *rest.Config, o member.Options) (m *member.Member, stop func()) {
-	m = Get(member.New(cfg, o))(t)
+	m = musttest.Get(member.New(cfg, o))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()
-	stop = sync.OnceFunc(func() { cancel(); Must(t, <-ended) })
+	stop = sync.OnceFunc(func() { cancel(); musttest.Do(t, <-ended) })
 	t.Cleanup(stop)
 	return m, stop
 }
@@ -97,7 +69,7 @@ func RunMember(t testing.TB, cfg *rest.Config, o member.Options) (m *member.Memb
 func AwaitSync(t testing.TB, m *member.Member) {
 	ctx, cancel := context.WithTimeout(t.Context(), syncPatience)
 	defer cancel()
-	Must(t, m.WaitForSync(ctx))
+	musttest.Do(t, m.WaitForSync(ctx))
 }
 
 // PutLease writes a member's Lease of a namespace as a hub does, for tests of readers. cluster is the name that Leases
@@ -118,7 +90,7 @@ func New(t testing.TB, o Options) *Drill {
 	t.Helper()
 	o.Progress = func(line string) { t.Log(line) }
 	d, err := startInTemp(t.Context(), o)
-	Must(t, err)
+	musttest.Do(t, err)
 	t.Cleanup(func() {
 		if err := d.finish(!t.Failed()); err != nil {
 			t.Error(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // View is what was seen since its beginning: the members' Leases and the records, by watches straight at the API
@@ -43,7 +44,7 @@ func (d *Drill) Look(ctx context.Context) (*View, error) {
 
 // LookFor begins a view that ends with the test.
 func (d *Drill) LookFor(t testing.TB) *View {
-	v := Get(d.Look(t.Context()))(t)
+	v := musttest.Get(d.Look(t.Context()))(t)
 	t.Cleanup(v.Close)
 	return v
 }

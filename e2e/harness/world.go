@@ -19,6 +19,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub"
 )
 
@@ -55,7 +56,7 @@ func NewWorld(t testing.TB, f *fleet.Fleet, fleetNamespace, system string, timin
 		MetricsAddress: "0", StopHub: func() {}}
 	scheme := hub.Scheme()
 	w.Must(apiextensionsv1.AddToScheme(scheme))
-	w.Site = Get(newSite(f, fleetNamespace, scheme, requestTimeout))(w.T)
+	w.Site = musttest.Get(newSite(f, fleetNamespace, scheme, requestTimeout))(w.T)
 	for _, name := range []string{fleetNamespace, system} {
 		object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		w.Must(client.IgnoreAlreadyExists(w.Hub.Create(t.Context(), object)))
@@ -72,7 +73,7 @@ func (w *World) On(t testing.TB) *World {
 
 // Must is [Must] for the world's test.
 func (w *World) Must(err error) {
-	Must(w.T, err)
+	musttest.Do(w.T, err)
 }
 
 // Eventually is [Eventually] for the world's test.
@@ -103,7 +104,7 @@ func (w *World) StartHub(as *rest.Config) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	w.T.Cleanup(cancel)
-	mgr := Get(hub.NewManager(ctx, as, hub.Options{
+	mgr := musttest.Get(hub.NewManager(ctx, as, hub.Options{
 		Namespace: w.System, FleetNamespaces: []string{w.Fleet}, MetricsAddress: w.MetricsAddress, ProbeAddress: "0",
 		Metrics: w.Metrics, LocalAddresses: true, Version: "devel",
 	}))(w.T)

@@ -16,6 +16,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/hostile/front"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // attack is what the hostile member or tenants do, and how the hub shows it.
@@ -103,7 +104,7 @@ func TestHonestMembersDoNotNotice(t *testing.T) {
 func (s *testbed) play(t *testing.T, a attack, overFloor time.Duration) {
 	s.restart(t)
 	leader, err := s.leader(t.Context())
-	harness.Must(t, err)
+	musttest.Do(t, err)
 	v := s.LookFor(t)
 	u := s.watchUsage(t)
 	defer s.front.Play(nil)
@@ -136,7 +137,7 @@ func (s *testbed) note(t *testing.T, name string, f figures) {
 	s.figures[name] = f
 	t.Logf("%+v, %d requests so far", f, s.front.Requests())
 	if *report != "" {
-		harness.Must(t, harness.WriteReport(*report, s.figures))
+		musttest.Do(t, harness.WriteReport(*report, s.figures))
 	}
 }
 
@@ -154,7 +155,7 @@ func (s *testbed) enter(t *testing.T, first, do play) (leave func()) {
 		}
 	})
 	if first != nil {
-		harness.Must(t, first(t.Context(), s))
+		musttest.Do(t, first(t.Context(), s))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -173,9 +174,9 @@ func (s *testbed) enter(t *testing.T, first, do play) (leave func()) {
 func (s *testbed) hubRevision(t *testing.T) int {
 	t.Helper()
 	var list v1alpha1.LeadershipPolicyList
-	harness.Must(t, s.Hub.List(t.Context(), &list))
+	musttest.Do(t, s.Hub.List(t.Context(), &list))
 	revision, err := strconv.Atoi(list.ResourceVersion)
-	harness.Must(t, err)
+	musttest.Do(t, err)
 	return revision
 }
 
@@ -202,7 +203,7 @@ func (s *testbed) endure(t *testing.T, a attack) {
 	}
 	for _, act := range acts {
 		s.front.Play(act)
-		harness.Must(t, s.during(t.Context(), lasts/time.Duration(len(acts)), func(ctx context.Context) { _ = look(ctx) }))
+		musttest.Do(t, s.during(t.Context(), lasts/time.Duration(len(acts)), func(ctx context.Context) { _ = look(ctx) }))
 	}
 	s.Eventually(t, patience, fmt.Sprintf("the hostile member is shown as %s", a.shown), look)
 	if a.told != "" {
@@ -272,9 +273,9 @@ func (s *testbed) handOver(t *testing.T, to string) time.Duration {
 		}
 		return err
 	})
-	harness.Must(t, s.AwaitEligible(t.Context(), patience, to, shop))
+	musttest.Do(t, s.AwaitEligible(t.Context(), patience, to, shop))
 	s.highest++
-	harness.Must(t, s.SetPriority(t.Context(), to, s.highest))
+	musttest.Do(t, s.SetPriority(t.Context(), to, s.highest))
 	began := time.Now()
 	s.Eventually(t, patience, "it leads", func(ctx context.Context) error {
 		if r, err := s.Record(ctx, shop); err == nil && r.Spec.State == v1alpha1.StateLeading && r.Spec.Leader != to {

@@ -12,6 +12,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -20,14 +21,14 @@ func TestTheKeyOfTheSealCanBeRotated(t *testing.T) {
 	s := shared
 	s.restart(t)
 	before, err := s.Record(t.Context(), shop)
-	harness.Must(t, err)
+	musttest.Do(t, err)
 	s.stopHubs(t)
 
 	secret := &corev1.Secret{}
-	harness.Must(t, s.Hub.Get(t.Context(), client.ObjectKey{Namespace: harness.FleetNamespace, Name: sealName}, secret))
+	musttest.Do(t, s.Hub.Get(t.Context(), client.ObjectKey{Namespace: harness.FleetNamespace, Name: sealName}, secret))
 	key := seal.Key(bytes.Repeat([]byte("new-"), 8))
 	secret.Data["key"] = key
-	harness.Must(t, s.Hub.Update(t.Context(), secret))
+	musttest.Do(t, s.Hub.Update(t.Context(), secret))
 
 	s.startHubs(t)
 	s.Eventually(t, patience, "the leader's Lease has the new seal", func(ctx context.Context) error {
@@ -45,7 +46,7 @@ func TestTheKeyOfTheSealCanBeRotated(t *testing.T) {
 		return nil
 	})
 	after, err := s.Record(t.Context(), shop)
-	harness.Must(t, err)
+	musttest.Do(t, err)
 	if after.Spec.Epoch < before.Spec.Epoch {
 		t.Errorf("the epoch has fallen from %d to %d", before.Spec.Epoch, after.Spec.Epoch)
 	}
@@ -56,13 +57,13 @@ func TestASealThatIsResetIsWrittenBack(t *testing.T) {
 	s := shared
 	s.restart(t)
 	before, err := s.Record(t.Context(), shop)
-	harness.Must(t, err)
+	musttest.Do(t, err)
 	secret := &corev1.Secret{}
 	name := client.ObjectKey{Namespace: harness.FleetNamespace, Name: sealName}
-	harness.Must(t, s.Hub.Get(t.Context(), name, secret))
+	musttest.Do(t, s.Hub.Get(t.Context(), name, secret))
 	key := secret.Data["key"]
 	secret.Data, secret.Labels, secret.Annotations = nil, nil, nil
-	harness.Must(t, s.Hub.Update(t.Context(), secret))
+	musttest.Do(t, s.Hub.Update(t.Context(), secret))
 
 	s.Eventually(t, patience, "the seal is there again, with the mark of the hub", func(ctx context.Context) error {
 		now := &corev1.Secret{}
@@ -75,7 +76,7 @@ func TestASealThatIsResetIsWrittenBack(t *testing.T) {
 		return nil
 	})
 	after, err := s.Record(t.Context(), shop)
-	harness.Must(t, err)
+	musttest.Do(t, err)
 	if after.Spec.Epoch != before.Spec.Epoch {
 		t.Errorf("the term of epoch %d ended: it is %d now", before.Spec.Epoch, after.Spec.Epoch)
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // echoed stands in what the hostile member says beside the secrets, so that it is seen where that was shown.
@@ -102,7 +103,7 @@ func (s *testbed) secrets(t *testing.T) map[string]string {
 	t.Helper()
 	get := func(name, key string) []byte {
 		var secret corev1.Secret
-		harness.Must(t, s.Hub.Get(t.Context(), client.ObjectKey{Namespace: harness.FleetNamespace, Name: name}, &secret))
+		musttest.Do(t, s.Hub.Get(t.Context(), client.ObjectKey{Namespace: harness.FleetNamespace, Name: name}, &secret))
 		if len(secret.Data[key]) == 0 {
 			t.Fatalf("Secret %s has no %s", name, key)
 		}
@@ -110,7 +111,7 @@ func (s *testbed) secrets(t *testing.T) map[string]string {
 	}
 	kubeconfig := get(far+"-kubeconfig", "value")
 	honest, err := clientcmd.Load(get("east-kubeconfig", "value"))
-	harness.Must(t, err)
+	musttest.Do(t, err)
 	administrator := honest.AuthInfos[honest.Contexts[honest.CurrentContext].AuthInfo]
 	if len(administrator.ClientKeyData) == 0 {
 		t.Fatal("the kubeconfig of an honest member has no key")
@@ -165,16 +166,16 @@ func (s *testbed) shown(t *testing.T) map[string]string {
 		"events": &eventsv1.EventList{}, "records": &v1alpha1.NamespaceLeaderList{},
 		"policies": &v1alpha1.LeadershipPolicyList{}, "Clusters": &clusterv1.ClusterList{},
 	} {
-		harness.Must(t, s.Hub.List(t.Context(), list))
+		musttest.Do(t, s.Hub.List(t.Context(), list))
 		text, err := json.Marshal(list)
-		harness.Must(t, err)
+		musttest.Do(t, err)
 		shown[place] = string(text)
 	}
-	harness.Must(t, s.logged(shown))
-	token := harness.Get(s.Scraper(t.Context()))(t)
+	musttest.Do(t, s.logged(shown))
+	token := musttest.Get(s.Scraper(t.Context()))(t)
 	for _, address := range s.metrics {
 		text, err := harness.Scrape(t.Context(), address, token)
-		harness.Must(t, err)
+		musttest.Do(t, err)
 		if !strings.Contains(text, "leasecast_build_info") {
 			t.Errorf("the hub at %s has no metrics", address)
 		}

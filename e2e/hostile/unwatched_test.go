@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // A member whose watches fail is listed now and then, so that no edit stays there for long.
@@ -24,8 +24,8 @@ func TestWhatNoWatchShowsIsRepaired(t *testing.T) {
 			defer s.front.Play(nil)
 			for range 2 { // the pauses between lists grow
 				l, err := s.LeaseIn(t.Context(), far, shop)
-				harness.Must(t, err)
-				harness.Must(t, s.Members[far].Delete(t.Context(), l))
+				musttest.Do(t, err)
+				musttest.Do(t, s.Members[far].Delete(t.Context(), l))
 				began := time.Now()
 				s.Eventually(t, 2*patience, "its Lease is there again", func(ctx context.Context) error {
 					_, err := s.LeaseIn(ctx, far, shop)

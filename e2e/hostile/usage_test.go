@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -31,7 +31,7 @@ func (s *testbed) watchUsage(t *testing.T) *usage {
 	u := &usage{end: cancel}
 	hubs := s.Hubs()
 	for _, p := range hubs[len(hubs)-2:] {
-		proc := harness.Get(procfs.NewProc(p.PID()))(t)
+		proc := musttest.Get(procfs.NewProc(p.PID()))(t)
 		u.done.Go(func() { u.look(ctx, t, p, proc) })
 	}
 	return u

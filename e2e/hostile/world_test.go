@@ -19,6 +19,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/hostile/front"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -208,7 +209,7 @@ func (s *testbed) restart(t *testing.T) {
 func (s *testbed) stopHubs(t *testing.T) {
 	t.Helper()
 	for _, p := range s.Hubs() {
-		harness.Must(t, p.Stop())
+		musttest.Do(t, p.Stop())
 	}
 }
 
@@ -220,7 +221,7 @@ func (s *testbed) startHubs(t *testing.T) {
 	for range 2 {
 		address := fleet.FreeAddress(t)
 		_, err := s.StartHub("--metrics-address=" + address)
-		harness.Must(t, err)
+		musttest.Do(t, err)
 		s.metrics = append(s.metrics, address)
 	}
 	s.Eventually(t, patience, "all members may lead, and an honest leader is renewed", func(ctx context.Context) error {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // figures collects how long takeovers took.
@@ -54,7 +55,7 @@ func TestAKilledWriterIsNotMissed(t *testing.T) {
 		writer := shared.settled(t)
 		v := look(t, shared)
 		harness.After(t, harness.Now().Boot+time.Duration(random.Int64N(int64(harness.Default.Renew))))
-		harness.Must(t, writer.Kill())
+		musttest.Do(t, writer.Kill())
 		lost := harness.Now().Boot
 		shared.drop(writer)
 		f.takenOver(v, lost)
@@ -71,7 +72,7 @@ func TestAKilledWriterIsNotMissed(t *testing.T) {
 func TestAWriterThatWakesWritesNothing(t *testing.T) {
 	writer := shared.settled(t)
 	v := look(t, shared)
-	harness.Must(t, writer.Pause())
+	musttest.Do(t, writer.Pause())
 	lost := harness.Now().Boot
 	asleepSince := time.Now()
 	shared.drop(writer)
@@ -88,20 +89,20 @@ func TestAWriterThatWakesWritesNothing(t *testing.T) {
 	}
 
 	woke := time.Now()
-	harness.Must(t, writer.Resume())
+	musttest.Do(t, writer.Resume())
 	// It gives up and begins again as a standby; that is watched for two renewals of everybody.
 	harness.After(t, harness.Now().Boot+2*harness.Default.Renew)
 	for _, w := range writesOf(t, shared, writer, woke) {
 		t.Errorf("written after waking: %s", w)
 	}
-	harness.Must(t, writer.Check())
-	if begun := harness.Get(harness.BegunAgain(writer.Log()))(t); begun != 1 {
+	musttest.Do(t, writer.Check())
+	if begun := musttest.Get(harness.BegunAgain(writer.Log()))(t); begun != 1 {
 		t.Errorf("%s has begun again %d times, want once: it has lost the election", writer.Name(), begun)
 	}
 	if campaigns := strings.Count(read(t, writer.Log()), campaigning); campaigns != 2 {
 		t.Errorf("%s was a candidate %d times, want twice: it has to stand by again", writer.Name(), campaigns)
 	}
-	harness.Must(t, writer.Kill())
+	musttest.Do(t, writer.Kill())
 	v.unbroken()
 	v.undecided()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // probe is the Lease by whose writes the hub probes a member, in kube-system.
@@ -53,7 +54,7 @@ func TestSteadyHubOnlyRenews(t *testing.T) {
 		annotations := fmt.Sprintf(`{"f:metadata":{"f:annotations":{"f:%s":{},"f:%s":{}}}}`,
 			v1alpha1.ClusterUIDAnnotation, v1alpha1.PinProofAnnotation)
 		for o, want := range map[client.Object]string{c: annotations, kubeconfig: ""} {
-			harness.Must(t, shared.d.Hub.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+			musttest.Do(t, shared.d.Hub.Get(t.Context(), client.ObjectKeyFromObject(o), o))
 			got := ""
 			for _, entry := range o.GetManagedFields() {
 				if entry.Manager == harness.HubName {
@@ -81,7 +82,7 @@ func stored(t *testing.T, writer *replica, since time.Time) (expected map[string
 		expected[name(leader, namespace, v1alpha1.DefaultLeaseName)] = 0
 	}
 	for _, s := range shared.d.Fleet.Servers() {
-		for _, r := range harness.Get(s.Requests())(t) {
+		for _, r := range musttest.Get(s.Requests())(t) {
 			path, query, _ := strings.Cut(r.URI, "?")
 			_, isExpected := expected[s.Name()+" "+path]
 			switch {

@@ -29,6 +29,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -147,10 +148,10 @@ func (p *pair) join(t *testing.T) *replica {
 	if _, err := p.writer(t.Context()); err != nil && len(p.replicas) > 0 {
 		t.Fatal(err) // one nameless replica at a time
 	}
-	process := harness.Get(p.d.StartHub())(t)
+	process := musttest.Get(p.d.StartHub())(t)
 	r := &replica{Process: process}
 	harness.Eventually(t, patience, process.Name()+" is a candidate", func(context.Context) error {
-		harness.Must(t, r.Check())
+		musttest.Do(t, r.Check())
 		return must.ErrorIf(!strings.Contains(read(t, r.Log()), campaigning), "its log does not say so")
 	})
 	p.replicas = append(p.replicas, r)
@@ -170,7 +171,7 @@ func (p *pair) led(t *testing.T, limit time.Duration) {
 }
 
 func read(t *testing.T, file string) string {
-	content := harness.Get(os.ReadFile(file))(t)
+	content := musttest.Get(os.ReadFile(file))(t)
 	return string(content)
 }
 
@@ -286,7 +287,7 @@ func writesOf(t *testing.T, p *pair, r *replica, instant time.Time) []string {
 	}
 	var found []string
 	for _, s := range p.d.Fleet.Servers() {
-		for _, w := range harness.Get(s.Requests())(t) {
+		for _, w := range musttest.Get(s.Requests())(t) {
 			if w.Writes() && strings.Contains(w.Agent, r.identity) && w.Received.After(instant) {
 				found = append(found, s.Name()+": "+w.String())
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // clusterctl runs the real program with a local repository that holds a release of the add-on.
@@ -28,7 +29,7 @@ func (w *world) clusterctl(args ...string) string {
 	w.Must(os.MkdirAll(release, 0o755))
 	dist := installer(w.t)
 	for _, name := range []string{"addon-components.yaml", "metadata.yaml"} {
-		content := harness.Get(os.ReadFile(filepath.Join(dist, name)))(w.T)
+		content := musttest.Get(os.ReadFile(filepath.Join(dist, name)))(w.T)
 		w.Must(os.WriteFile(filepath.Join(release, name), content, 0o600))
 	}
 	config := filepath.Join(w.dir, "clusterctl.yaml")
@@ -55,7 +56,7 @@ func TestTheAddOnOfClusterctlLeadsOnceItIsGrantedAFleet(t *testing.T) {
 		command, err = w.missing(ctx)
 		return err
 	})
-	if log := harness.Get(os.ReadFile(h.Log()))(w.T); !strings.Contains(string(log), command) {
+	if log := musttest.Get(os.ReadFile(h.Log()))(w.T); !strings.Contains(string(log), command) {
 		t.Errorf("the log does not say %q", command)
 	}
 	// A fleet that nobody named, and that anybody can make, does not hold the hub up.

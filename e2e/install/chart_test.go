@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // installer makes the files of a release, in a folder of the test.
@@ -50,7 +50,7 @@ func objects(t *testing.T, stream string) map[string]map[string]any {
 		if errors.Is(err, io.EOF) {
 			return all
 		}
-		harness.Must(t, err)
+		musttest.Do(t, err)
 		if len(o.Object) > 0 {
 			all[o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName()] = said(o.Object).(map[string]any)
 		}
@@ -76,7 +76,7 @@ func said(v any) any {
 
 func TestTheChartInstallsWhatTheManifestsInstall(t *testing.T) {
 	dist := installer(t)
-	manifest := harness.Get(os.ReadFile(filepath.Join(dist, "install.yaml")))(t)
+	manifest := musttest.Get(os.ReadFile(filepath.Join(dist, "install.yaml")))(t)
 	rendered, err := helm(t, dist)
 	if err != nil {
 		t.Fatal(rendered)
@@ -212,14 +212,14 @@ func TestTheImageIsOurProgramsAndNotRoot(t *testing.T) {
 	dist := t.TempDir()
 	run(t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", "image", "VERSION=v1.2.3", "IMAGE="+name, "ARCH=amd64",
 		"DIST="+dist)
-	archive := harness.Get(os.ReadFile(filepath.Join(dist, "leasecast-hub-amd64.tar")))(t)
+	archive := musttest.Get(os.ReadFile(filepath.Join(dist, "leasecast-hub-amd64.tar")))(t)
 	image := untar(t, archive)
 	var manifest []struct {
 		Config   string
 		RepoTags []string
 		Layers   []string
 	}
-	harness.Must(t, json.Unmarshal(image["manifest.json"], &manifest))
+	musttest.Do(t, json.Unmarshal(image["manifest.json"], &manifest))
 	if len(manifest) != 1 || len(manifest[0].Layers) != 1 || len(manifest[0].RepoTags) != 1 ||
 		manifest[0].RepoTags[0] != name {
 		t.Fatalf("%+v", manifest)
@@ -231,7 +231,7 @@ func TestTheImageIsOurProgramsAndNotRoot(t *testing.T) {
 			Entrypoint []string
 		}
 	}
-	harness.Must(t, json.Unmarshal(image[manifest[0].Config], &config))
+	musttest.Do(t, json.Unmarshal(image[manifest[0].Config], &config))
 	if config.OS != "linux" || config.Architecture != "amd64" || config.Config.User != "65532:65532" ||
 		len(config.Config.Entrypoint) != 1 {
 		t.Fatalf("%+v", config)
@@ -242,7 +242,7 @@ func TestTheImageIsOurProgramsAndNotRoot(t *testing.T) {
 	}
 	program := files[strings.TrimPrefix(config.Config.Entrypoint[0], "/")]
 	path := filepath.Join(t.TempDir(), "hub")
-	harness.Must(t, os.WriteFile(path, program, 0o700))
+	musttest.Do(t, os.WriteFile(path, program, 0o700))
 	if out := run(t, nil, nil, path, "-version"); !strings.Contains(out, "v1.2.3") {
 		t.Errorf("it says that it is %s", out)
 	}
@@ -255,7 +255,7 @@ func untar(t *testing.T, archive []byte) map[string][]byte {
 		if errors.Is(err, io.EOF) {
 			return files
 		}
-		harness.Must(t, err)
-		files[h.Name] = harness.Get(io.ReadAll(r))(t)
+		musttest.Do(t, err)
+		files[h.Name] = musttest.Get(io.ReadAll(r))(t)
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	leasecast "github.com/leasecast/leasecast/hub"
 )
 
@@ -132,9 +133,9 @@ func (w *world) scrape(ctx context.Context, h *hub) (map[string]*dto.MetricFamil
 // failOver cuts east off until west leads.
 func (w *world) failOver(t *testing.T) {
 	east := w.Servers.Member("east")
-	harness.Must(t, east.Kill())
+	musttest.Do(t, east.Kill())
 	w.Leads("west", "shop", patience, "west")
-	harness.Must(t, east.Restart(t.Context()))
+	musttest.Do(t, east.Restart(t.Context()))
 	w.Eventually("east follows", patience, func() error {
 		_, err := w.Leading("west", "shop", "east", "west")
 		return err
@@ -144,7 +145,7 @@ func (w *world) failOver(t *testing.T) {
 // table reads names and labels of metrics from config/README.md, and which of them are there only while operators have
 // ordered something.
 func table(t *testing.T) (rows map[string][]string, ordered map[string]bool) {
-	content := harness.Get(os.ReadFile(filepath.Join(root(t), "config", "README.md")))(t)
+	content := musttest.Get(os.ReadFile(filepath.Join(root(t), "config", "README.md")))(t)
 	rows, ordered = map[string][]string{}, map[string]bool{}
 	for line := range strings.Lines(string(content)) {
 		cells := strings.Split(line, "|")
@@ -161,7 +162,7 @@ func table(t *testing.T) (rows map[string][]string, ordered map[string]bool) {
 }
 
 func (w *world) tableIsComplete(t *testing.T, h *hub) {
-	said := harness.Get(w.scrape(t.Context(), h))(t)
+	said := musttest.Get(w.scrape(t.Context(), h))(t)
 	rows, ordered := table(t)
 	for name, family := range said {
 		labels := []string{}
@@ -236,7 +237,7 @@ func (w *world) isRemoved(t *testing.T) {
 	}
 	for name, member := range w.Members {
 		leases := &coordinationv1.LeaseList{}
-		harness.Must(t, member.List(t.Context(), leases))
+		musttest.Do(t, member.List(t.Context(), leases))
 		for i := range leases.Items {
 			l := &leases.Items[i]
 			if l.Labels[v1alpha1.ManagedLabel] != "" || l.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedByValue {
@@ -245,7 +246,7 @@ func (w *world) isRemoved(t *testing.T) {
 		}
 		for _, list := range []client.ObjectList{&admissionv1.ValidatingAdmissionPolicyList{},
 			&admissionv1.ValidatingAdmissionPolicyBindingList{}} {
-			harness.Must(t, member.List(t.Context(), list))
+			musttest.Do(t, member.List(t.Context(), list))
 			if items := fmt.Sprint(list); strings.Contains(items, "leasecast") {
 				t.Errorf("%s still has an admission policy: %s", name, items)
 			}
@@ -253,7 +254,7 @@ func (w *world) isRemoved(t *testing.T) {
 		for _, list := range []client.ObjectList{
 			&rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{}, &flowcontrolv1.FlowSchemaList{},
 		} {
-			harness.Must(t, member.List(t.Context(), list,
+			musttest.Do(t, member.List(t.Context(), list,
 				client.MatchingLabels{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue}))
 			if n := meta.LenList(list); n > 0 {
 				t.Errorf("%s still has %d of the hub's rights: %v", name, n, list)
@@ -311,16 +312,16 @@ func TestTheRemovalGoesOnOnlyWhenItKnowsThatNothingIsLeft(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			kubectl := filepath.Join(dir, "kubectl")
-			harness.Must(t, os.WriteFile(kubectl, []byte(falseKubectl), 0o700))
+			musttest.Do(t, os.WriteFile(kubectl, []byte(falseKubectl), 0o700))
 			if test.answers[secrets] == nil {
-				harness.Must(t, os.WriteFile(filepath.Join(dir, secrets), []byte("a\n"), 0o600))
+				musttest.Do(t, os.WriteFile(filepath.Join(dir, secrets), []byte("a\n"), 0o600))
 			}
 			for resource, lines := range test.answers {
-				harness.Must(t, os.WriteFile(filepath.Join(dir, resource), []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+				musttest.Do(t, os.WriteFile(filepath.Join(dir, resource), []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 			}
 			out, err := remove(t, kubectl, test.limit)
 			content, readErr := os.ReadFile(filepath.Join(dir, "calls"))
-			harness.Must(t, readErr)
+			musttest.Do(t, readErr)
 			calls := strings.Split(string(content), "\n")
 			if failed := err != nil; failed != test.fails || failed == slices.Contains(calls, deletesSeal) {
 				t.Errorf("%v, and it should fail: %v\n%s\nit called kubectl with\n%s", err, test.fails, out, content)

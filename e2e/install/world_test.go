@@ -29,6 +29,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/process"
 	hublib "github.com/leasecast/leasecast/hub"
 )
@@ -58,13 +59,13 @@ func newWorld(t *testing.T, members ...string) *world {
 	f := fleet.NewWith(t, fleet.Options{Members: members, Uninstalled: true})
 	w.World = harness.NewWorld(t, f, harness.FleetNamespace, harness.HubNamespace, timings)
 	w.Must(f.WriteKubeconfigs(w.dir))
-	w.client = harness.Get(kubernetes.NewForConfig(f.Hub().AdminConfig()))(w.T)
+	w.client = musttest.Get(kubernetes.NewForConfig(f.Hub().AdminConfig()))(w.T)
 	w.kubectl("delete", "namespace", hubNamespace) // the installation is to make it itself
 	return w
 }
 
 func root(t *testing.T) string {
-	return harness.Get(filepath.Abs(filepath.Join("..", "..")))(t)
+	return musttest.Get(filepath.Abs(filepath.Join("..", "..")))(t)
 }
 
 // run runs a program in the root of the repository, and returns what it printed.
@@ -104,7 +105,7 @@ func (w *world) makeIn(checkout, target string) string {
 
 // as is a configuration with a token of a service account.
 func (w *world) as(namespace, account string) *rest.Config {
-	token := harness.Get(w.client.CoreV1().ServiceAccounts(namespace).CreateToken(w.t.Context(), account,
+	token := musttest.Get(w.client.CoreV1().ServiceAccounts(namespace).CreateToken(w.t.Context(), account,
 		&authenticationv1.TokenRequest{}, metav1.CreateOptions{}))(w.T)
 	config := rest.AnonymousClientConfig(w.Servers.Hub().AdminConfig())
 	config.BearerToken = token.Status.Token
@@ -120,7 +121,7 @@ type hub struct {
 
 // startHub does what the kubelet does with the installed Deployment.
 func (w *world) startHub() *hub {
-	programs := harness.Get(harness.Build(w.t.Context()))(w.T)
+	programs := musttest.Get(harness.Build(w.t.Context()))(w.T)
 	return w.startProgram(programs.Hub)
 }
 
@@ -143,7 +144,7 @@ func (w *world) startProgram(program string) *hub {
 	args = append(append(args, program), spec.Containers[0].Args...)
 	args = append(args, "--kubeconfig="+kubeconfig, "--allow-local-addresses",
 		"--metrics-address="+h.metrics, "--probe-address="+h.probe)
-	h.Process = harness.Get(process.Start(name, filepath.Join(w.dir, name+".log"), "env", args...))(w.T)
+	h.Process = musttest.Get(process.Start(name, filepath.Join(w.dir, name+".log"), "env", args...))(w.T)
 	w.t.Cleanup(func() {
 		_ = h.Kill() // it may have lost its rights by then, and ended for that
 		if w.t.Failed() {
@@ -191,7 +192,7 @@ func (h *hub) ready(ctx context.Context) error {
 // register makes Clusters of members, the first of which is the best.
 func (w *world) register(members ...string) {
 	for i, m := range members {
-		harness.Get(w.Servers.RegisterMember(w.t.Context(), w.Servers.Member(m), w.Fleet, fmt.Sprint(100-i)))(w.T)
+		musttest.Get(w.Servers.RegisterMember(w.t.Context(), w.Servers.Member(m), w.Fleet, fmt.Sprint(100-i)))(w.T)
 	}
 }
 
@@ -225,7 +226,7 @@ func TestARollingUpgradeEndsNoTerm(t *testing.T) {
 	}
 	east, err := client.NewWithWatch(w.Servers.Member("east").AdminConfig(), client.Options{Scheme: hublib.Scheme()})
 	w.Must(err)
-	copies := harness.Get(harness.Observe(t.Context(), east, &coordinationv1.LeaseList{}, &coordinationv1.Lease{},
+	copies := musttest.Get(harness.Observe(t.Context(), east, &coordinationv1.LeaseList{}, &coordinationv1.Lease{},
 		client.HasLabels{v1alpha1.ManagedLabel}))(w.T)
 	defer copies.Stop()
 

@@ -14,6 +14,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -250,7 +251,7 @@ func TestEachAlertFiresAndClearsInADrillOfItsCause(t *testing.T) {
 			drilled[a.alert] = true
 		}
 	}
-	content := harness.Get(os.ReadFile("../../config/prometheus/rules.yaml"))(t)
+	content := musttest.Get(os.ReadFile("../../config/prometheus/rules.yaml"))(t)
 	for _, match := range regexp.MustCompile(`(?m)^  - alert: (\w+)$`).FindAllSubmatch(content, -1) {
 		if !drilled[string(match[1])] {
 			t.Errorf("no drill raises %s", match[1])

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/leasecast/leasecast/e2e/fleet"
-	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	proc "github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -44,7 +44,7 @@ func argocdManifests(t *testing.T) string {
 	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", argocdModule)
 	cmd.Dir, cmd.Env = "../argocd", append(os.Environ(), "GOTOOLCHAIN=auto")
 	var module struct{ Dir string }
-	harness.Must(t, json.Unmarshal(harness.Get(cmd.Output())(t), &module))
+	musttest.Do(t, json.Unmarshal(musttest.Get(cmd.Output())(t), &module))
 	return filepath.Join(module.Dir, "manifests")
 }
 
@@ -52,7 +52,7 @@ func argocdManifests(t *testing.T) string {
 // creates what Argo CD's server would: the project, and a Secret for each cluster.
 func (w *world) installArgoCD(manifests string) {
 	hub := w.Servers.Hub()
-	harness.Get(envtest.InstallCRDs(hub.AdminConfig(), envtest.CRDInstallOptions{
+	musttest.Get(envtest.InstallCRDs(hub.AdminConfig(), envtest.CRDInstallOptions{
 		Paths: []string{filepath.Join(manifests, "crds")}, ErrorIfPathMissing: true, MaxTime: time.Minute,
 	}))(w.T)
 	for _, folder := range []string{"config", "applicationset-controller"} {
@@ -79,9 +79,9 @@ func (w *world) installArgoCD(manifests string) {
 func (w *world) startArgoCD(program string) {
 	dir := w.T.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	account := harness.Get(w.Servers.Hub().TokenConfig(w.T.Context(), w.Fleet, "argocd-applicationset-controller"))(w.T)
+	account := musttest.Get(w.Servers.Hub().TokenConfig(w.T.Context(), w.Fleet, "argocd-applicationset-controller"))(w.T)
 	w.Must(fleet.WriteKubeconfig(kubeconfig, "argocd", account))
-	p := harness.Get(proc.Start("argocd", filepath.Join(dir, "log"), "env", "KUBECONFIG="+kubeconfig, program,
+	p := musttest.Get(proc.Start("argocd", filepath.Join(dir, "log"), "env", "KUBECONFIG="+kubeconfig, program,
 		"--namespace="+w.Fleet, "--metrics-addr=0", "--probe-addr=0", "--webhook-addr=127.0.0.1:0", "--logformat=text"))(w.T)
 	w.T.Cleanup(func() {
 		if w.T.Failed() {

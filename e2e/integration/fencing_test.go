@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // fencing fences what the account "checkout" of a namespace writes, and the Jobs with a label.
@@ -43,10 +43,9 @@ func (w *world) unaware(namespace string, members ...string) (acts func() []act)
 	var mu sync.Mutex
 	var done []act
 	for _, m := range members {
-		cfg := harness.Get(w.Servers.Member(m).ServiceAccountConfig(w.T.Context(), namespace, "checkout", []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}},
-		}))(w.T)
-		c := harness.Get(client.New(cfg, client.Options{}))(w.T)
+		all := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}}}
+		cfg := musttest.Get(w.Servers.Member(m).ServiceAccountConfig(w.T.Context(), namespace, "checkout", all))(w.T)
+		c := musttest.Get(client.New(cfg, client.Options{}))(w.T)
 		group.Go(func() {
 			wait.UntilWithContext(ctx, func(ctx context.Context) {
 				o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "act-"}}

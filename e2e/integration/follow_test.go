@@ -29,6 +29,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // followed is how long it may take until a set is in place, or its status shows that. The hub retries what failed
@@ -48,7 +49,7 @@ func (w *world) allowMore(rules []rbacv1.PolicyRule, members ...string) {
 	w.T.Helper()
 	for _, m := range members {
 		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: w.Fleet + "-more"}}
-		harness.Get(controllerutil.CreateOrUpdate(w.T.Context(), w.Members[m], role, func() error {
+		musttest.Get(controllerutil.CreateOrUpdate(w.T.Context(), w.Members[m], role, func() error {
 			role.Labels, role.Rules = map[string]string{"leasecast.dev/aggregate-to-follow": "true"}, rules
 			return nil
 		}))(w.T)

@@ -24,6 +24,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // epsilon is the ε of all profiles.
@@ -223,7 +224,7 @@ type journal struct {
 // lapsed.
 func (w *world) keeps(leader, namespace string) *journal {
 	w.T.Helper()
-	before := harness.Get(w.Record(namespace))(w.T)
+	before := musttest.Get(w.Record(namespace))(w.T)
 	if before.Spec.Leader != leader || before.Spec.State != v1alpha1.StateLeading {
 		w.T.Fatalf("%s does not lead %s: %+v", leader, namespace, before.Spec)
 	}
@@ -232,7 +233,7 @@ func (w *world) keeps(leader, namespace string) *journal {
 
 // watch watches a member's Lease of a namespace until the test is over.
 func (w *world) watch(member, namespace string) *harness.Watch[*coordinationv1.Lease] {
-	watch := harness.Get(harness.Observe(w.T.Context(), w.Members[member], &coordinationv1.LeaseList{},
+	watch := musttest.Get(harness.Observe(w.T.Context(), w.Members[member], &coordinationv1.LeaseList{},
 		&coordinationv1.Lease{}, client.InNamespace(namespace),
 		client.MatchingFields{metav1.ObjectNameField: v1alpha1.DefaultLeaseName}))(w.T)
 	w.T.Cleanup(watch.Stop)
@@ -282,7 +283,7 @@ func (j *journal) check() time.Duration {
 	t.Helper()
 	j.grow(2)
 	j.watch.Stop()
-	after := harness.Get(j.w.Record(j.before.Name))(j.w.T)
+	after := musttest.Get(j.w.Record(j.before.Name))(j.w.T)
 	was, is := j.before.Spec, after.Spec
 	if is.Leader != was.Leader || is.Epoch != was.Epoch || is.State != was.State || !is.Since.Equal(was.Since) {
 		t.Errorf("%s was disturbed: %s epoch %d %s (%s) since %v; was %s epoch %d since %v; history %+v", after.Name,
@@ -334,7 +335,7 @@ func (w *world) handedOver(namespace, to string, epoch int64, last func() time.T
 	if after <= epoch {
 		w.T.Errorf("epoch %d after %d", after, epoch)
 	}
-	r := harness.Get(w.Record(namespace))(w.T)
+	r := musttest.Get(w.Record(namespace))(w.T)
 	if r.Spec.Reason != reason.HandedOver {
 		w.T.Errorf("reason %s, history %+v", r.Spec.Reason, r.Status.History)
 	}

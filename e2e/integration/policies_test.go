@@ -14,7 +14,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // A finalizer holds the namespace in Terminating. API servers reject what is created in it then, and accept renewals.
@@ -61,7 +61,7 @@ func TestALeaseOfAnotherClientIsNeverOverwritten(t *testing.T) {
 		w.Must(w.Members[m].Create(t.Context(), foreign[m]))
 	}
 	unwritten := func(m string) {
-		if is := harness.Get(w.LeaseIn(m, a))(w.T); is.ResourceVersion != foreign[m].ResourceVersion {
+		if is := musttest.Get(w.LeaseIn(m, a))(w.T); is.ResourceVersion != foreign[m].ResourceVersion {
 			t.Errorf("the Lease in %s was written: %+v", m, is)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -47,7 +48,7 @@ func (w *world) elect(lock v1alpha1.LockFence, members ...string) {
 	var group sync.WaitGroup
 	w.T.Cleanup(func() { cancel(); group.Wait() })
 	for _, m := range members {
-		cfg := harness.Get(w.Servers.Member(m).ServiceAccountConfig(ctx, lock.Namespace, "stock", []rbacv1.PolicyRule{
+		cfg := musttest.Get(w.Servers.Member(m).ServiceAccountConfig(ctx, lock.Namespace, "stock", []rbacv1.PolicyRule{
 			{
 				APIGroups: []string{"coordination.k8s.io"},
 				Resources: []string{"leases"},
@@ -55,8 +56,8 @@ func (w *world) elect(lock v1alpha1.LockFence, members ...string) {
 			},
 		}))(w.T)
 		cfg.Timeout = time.Duration(lock.RequestTimeoutSeconds) * time.Second
-		c := harness.Get(kubernetes.NewForConfig(cfg))(w.T)
-		elector := harness.Get(leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		c := musttest.Get(kubernetes.NewForConfig(cfg))(w.T)
+		elector := musttest.Get(leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock: &resourcelock.LeaseLock{
 				LeaseMeta: metav1.ObjectMeta{Namespace: lock.Namespace, Name: lock.Name}, Client: c.CoordinationV1(),
 				LockConfig: resourcelock.ResourceLockConfig{Identity: "stock-in-" + m},

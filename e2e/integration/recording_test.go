@@ -20,6 +20,7 @@ import (
 
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // step is the time between two scrapes on promtool's clock. They were made a second apart.
@@ -40,7 +41,7 @@ type recording struct {
 // record has the world's hub serve its metrics, and scrapes them until the test ends.
 func (w *world) record() *recording {
 	w.MetricsAddress, w.Metrics = fleet.FreeAddress(w.T), metrics.Registry
-	token := harness.Get(w.Servers.Hub().ServiceAccountConfig(w.T.Context(), w.System, "prometheus",
+	token := musttest.Get(w.Servers.Hub().ServiceAccountConfig(w.T.Context(), w.System, "prometheus",
 		[]rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}))(w.T).BearerToken
 	r := &recording{}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -161,8 +162,8 @@ func firing(at time.Duration, alerts ...string) map[string]any {
 
 // promtool tests the rules of config/prometheus.
 func (w *world) promtool(name string, series []map[string]string, checks ...map[string]any) error {
-	rules := harness.Get(filepath.Abs("../../config/prometheus/rules.yaml"))(w.T)
-	content := harness.Get(yaml.Marshal(map[string]any{
+	rules := musttest.Get(filepath.Abs("../../config/prometheus/rules.yaml"))(w.T)
+	content := musttest.Get(yaml.Marshal(map[string]any{
 		"rule_files": []string{rules}, "evaluation_interval": step.String(),
 		"tests": []any{map[string]any{
 			"name": name, "interval": step.String(), "input_series": series, "promql_expr_test": checks,

@@ -14,8 +14,8 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -66,7 +66,7 @@ func (w *world) repaired(member, namespace string, key seal.Key, leader string, 
 // unmoved fails the test if a record is not what it was.
 func (w *world) unmoved(before *v1alpha1.NamespaceLeader) {
 	w.T.Helper()
-	after := harness.Get(w.Record(before.Name))(w.T)
+	after := musttest.Get(w.Record(before.Name))(w.T)
 	was, is := before.Spec, after.Spec
 	if is.Leader != was.Leader || is.Epoch != was.Epoch || is.State != was.State || !is.Since.Equal(was.Since) {
 		w.T.Errorf("%s moved: history %+v", before.Name, after.Status.History)
@@ -88,7 +88,7 @@ func TestAnEditOfALeaseIsRepairedWithinASecond(t *testing.T) {
 		}
 	}
 	for _, m := range all {
-		l := harness.Get(w.LeaseIn(m, a))(t)
+		l := musttest.Get(w.LeaseIn(m, a))(t)
 		w.Must(w.Members[m].Delete(t.Context(), l))
 		repairs = append(repairs, took(func() { w.repaired(m, a, key, "east", epoch) }))
 	}
@@ -103,7 +103,7 @@ func (w *world) spoil(member, namespace string, key seal.Key, epoch int64, edit 
 	w.T.Helper()
 	stamp := w.edit(member, namespace, edit)
 	w.repaired(member, namespace, key, "east", epoch)
-	if l := harness.Get(w.LeaseIn(member, namespace))(w.T); l.Spec.RenewTime.Time.Before(stamp) {
+	if l := musttest.Get(w.LeaseIn(member, namespace))(w.T); l.Spec.RenewTime.Time.Before(stamp) {
 		w.T.Errorf("the repair took back a renewTime: %v after %v", l.Spec.RenewTime, stamp)
 	}
 }

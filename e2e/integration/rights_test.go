@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // guardName is the name of the admission policy in each member, and of its binding.
@@ -28,7 +28,7 @@ func (w *world) memberRules() []rbacv1.PolicyRule {
 // rules are those of a ClusterRole in a file.
 func rules(w *world, file string) []rbacv1.PolicyRule {
 	w.T.Helper()
-	content := harness.Get(os.ReadFile(file))(w.T)
+	content := musttest.Get(os.ReadFile(file))(w.T)
 	var role rbacv1.ClusterRole
 	w.Must(yaml.UnmarshalStrict(content, &role))
 	if len(role.Rules) == 0 {
@@ -53,7 +53,7 @@ func (w *world) rulesWithout(word string) []rbacv1.PolicyRule {
 // account is a service account of a member with these rights, in a namespace of the
 // world's own.
 func (w *world) account(member, name string, rules []rbacv1.PolicyRule) *rest.Config {
-	return harness.Get(w.Servers.Member(member).ServiceAccountConfig(w.T.Context(), w.System, name, rules))(w.T)
+	return musttest.Get(w.Servers.Member(member).ServiceAccountConfig(w.T.Context(), w.System, name, rules))(w.T)
 }
 
 // removeGuard takes the admission policy out of a member and waits until it is no
@@ -112,7 +112,7 @@ func TestARotatedTokenIsUsedWithinTwoRenewalsAndNoneIsMissed(t *testing.T) {
 	// The watches have moved too: an edit is still seen.
 	key := w.sealKey()
 	ja.missedNone()
-	r := harness.Get(w.Record(a))(w.T)
+	r := musttest.Get(w.Record(a))(w.T)
 	w.spoil("east", a, key, r.Spec.Epoch, edits["no seal"])
 	w.unmoved(r)
 	jb.check()

@@ -12,6 +12,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // kubectl runs kubectl in config/samples, as the administrator of a server.
@@ -32,8 +33,8 @@ func (w *world) samplesFollow(web, externalDNS string, roles map[string]string) 
 
 // mayPublish checks that external-dns's account may read in a member what its sources are.
 func (w *world) mayPublish(member string) {
-	account := harness.Get(w.Servers.Member(member).TokenConfig(w.T.Context(), "external-dns", "external-dns"))(w.T)
-	c := harness.Get(client.New(account, client.Options{}))(w.T)
+	account := musttest.Get(w.Servers.Member(member).TokenConfig(w.T.Context(), "external-dns", "external-dns"))(w.T)
+	c := musttest.Get(client.New(account, client.Options{}))(w.T)
 	for _, list := range []client.ObjectList{
 		&corev1.ServiceList{}, &corev1.PodList{}, &corev1.NodeList{},
 		&discoveryv1.EndpointSliceList{}, &networkingv1.IngressList{},

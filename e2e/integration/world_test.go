@@ -26,6 +26,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/hostile/front"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // fleets is how many fleets the tests of this package share, and so how many of them run at once.
@@ -112,7 +113,7 @@ func newWorldIn(t *testing.T, name string, timings v1alpha1.Timings, priorities 
 	f := borrow(t)
 	w := &world{harness.NewWorld(t, f, name, name+"-system", timings)}
 	for name, priority := range priorities {
-		harness.Get(f.RegisterMember(t.Context(), f.Member(name), w.Fleet, priority))(w.T)
+		musttest.Get(f.RegisterMember(t.Context(), f.Member(name), w.Fleet, priority))(w.T)
 	}
 	t.Cleanup(func() {
 		for _, m := range f.Members() {
@@ -172,12 +173,12 @@ func (w *world) alone(suffix, member string) string {
 
 // kubeconfig is that of a member's administrator, through its proxy.
 func (w *world) kubeconfig(member string) []byte {
-	return harness.Get(w.Servers.Member(member).ProxiedKubeconfig())(w.T)
+	return musttest.Get(w.Servers.Member(member).ProxiedKubeconfig())(w.T)
 }
 
 // kubeconfigFor turns a configuration of a member into a kubeconfig through its proxy.
 func (w *world) kubeconfigFor(member string, cfg *rest.Config) []byte {
-	return harness.Get(fleet.Kubeconfig(member, w.Servers.Member(member).ViaProxy(cfg)))(w.T)
+	return musttest.Get(fleet.Kubeconfig(member, w.Servers.Member(member).ViaProxy(cfg)))(w.T)
 }
 
 // wrongClock makes a member's API server look as if its clock were off: it writes the Date of its answers.
@@ -202,10 +203,10 @@ func (w dated) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // clockOf puts a front with such a clock before a member and returns a kubeconfig that leads to it.
 func (w *world) clockOf(member string) (*wrongClock, []byte) {
 	server, c := w.Servers.Member(member), &wrongClock{}
-	f := harness.Get(front.New(server.ViaProxy(server.AdminConfig())))(w.T)
+	f := musttest.Get(front.New(server.ViaProxy(server.AdminConfig())))(w.T)
 	w.T.Cleanup(f.Close)
 	f.Play(func(w http.ResponseWriter, r *http.Request, honest http.Handler) { honest.ServeHTTP(dated{w, c}, r) })
-	return c, harness.Get(f.Kubeconfig("token"))(w.T)
+	return c, musttest.Get(f.Kubeconfig("token"))(w.T)
 }
 
 // letOff is how long a cluster whose clock was put right may take to be a candidate again: calm for
@@ -230,7 +231,7 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 	w.awaitUnfit("east", ns, reason.ClockSkewed,
 		"the API server's clock is ", "behind the hub's", "maxClockSkewMilliseconds is 250")
 	w.handedOver(ns, "west", epoch, last, "east", "west", "south")
-	r := harness.Get(w.Record(ns))(w.T)
+	r := musttest.Get(w.Record(ns))(w.T)
 	if bound := last().Add(w.term() + more); r.Spec.AcquireTime.Time.Before(bound) {
 		t.Errorf("granted at %v, when a reader with that clock may have acted until %v", r.Spec.AcquireTime, bound)
 	}

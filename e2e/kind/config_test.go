@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // kindConfig is what the tests look at.
@@ -34,10 +35,10 @@ type kindConfig struct {
 
 func read(t *testing.T, c cluster, acts string, cgroupV1 bool) kindConfig {
 	t.Helper()
-	raw := harness.Get(os.ReadFile(filepath.Join("..", "..", "kind-configs", c.name+".yaml")))(t)
+	raw := musttest.Get(os.ReadFile(filepath.Join("..", "..", "kind-configs", c.name+".yaml")))(t)
 	full := config(raw, acts, cgroupV1)
 	var k kindConfig
-	harness.Must(t, yaml.UnmarshalStrict(full, &struct {
+	musttest.Do(t, yaml.UnmarshalStrict(full, &struct {
 		*kindConfig
 		Kind       string `json:"kind"`
 		APIVersion string `json:"apiVersion"`
@@ -83,7 +84,7 @@ func TestAKubeletOnCgroupV1IsConfiguredToAcceptIt(t *testing.T) {
 // Otherwise the node's kubelet and its control plane differ.
 func TestNodesAndOtherDrillsRunOneVersionOfKubernetes(t *testing.T) {
 	version := func(file string) string {
-		raw := harness.Get(os.ReadFile(file))(t)
+		raw := musttest.Get(os.ReadFile(file))(t)
 		for line := range strings.Lines(string(raw)) {
 			if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "k8s.io/kubernetes" {
 				return fields[1]
@@ -99,10 +100,10 @@ func TestNodesAndOtherDrillsRunOneVersionOfKubernetes(t *testing.T) {
 
 func TestAClusterOfAnotherCheckoutIsLeftAlone(t *testing.T) {
 	programs := t.TempDir()
-	harness.Must(t, os.WriteFile(filepath.Join(programs, "docker"), []byte("#!/bin/sh\necho \"$FOLDER\"\n"), 0o700))
+	musttest.Do(t, os.WriteFile(filepath.Join(programs, "docker"), []byte("#!/bin/sh\necho \"$FOLDER\"\n"), 0o700))
 	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
 	p := &place{out: t.TempDir()}
-	harness.Must(t, os.MkdirAll(p.acts(hub), 0o700))
+	musttest.Do(t, os.MkdirAll(p.acts(hub), 0o700))
 	for name, c := range map[string]struct {
 		folder string // for act logs, as Docker tells
 		owned  bool   // by another checkout
@@ -147,9 +148,9 @@ func TestManifestsOfClusterAPIWithoutCertManager(t *testing.T) {
 		"kustomization.yaml": string(capiKustomization), "manifests.yaml": capiDocuments,
 		"tls.crt": "authority", "tls.key": "key",
 	} {
-		harness.Must(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
+		musttest.Do(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
 	}
-	out := harness.Get(execute(t.Context(), nil, os.Getenv(harness.KustomizeVariable), "build", folder))(t)
+	out := musttest.Get(execute(t.Context(), nil, os.Getenv(harness.KustomizeVariable), "build", folder))(t)
 	for want, times := range map[string]int{
 		"cert-manager.io": 0, "caBundle: YXV0aG9yaXR5": 3, "tls.crt: YXV0aG9yaXR5": 1, "image: " + capiImage: 1, "theirs": 0,
 		"- /capi-manager": 1, "kind: ": 4,

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/mutants/mutate"
 )
 
@@ -28,7 +28,7 @@ func TestEveryWrittenMutantFits(t *testing.T) {
 		dir, _, _ := strings.Cut(m.in, ".")
 		folders[importPath(dir)] = true
 	}
-	packages := harness.Get(mutate.Load(t.Context(), ".", slices.Collect(maps.Keys(folders))...))(t)
+	packages := musttest.Get(mutate.Load(t.Context(), ".", slices.Collect(maps.Keys(folders))...))(t)
 	names := map[string]bool{}
 	for _, m := range written() {
 		c, err := m.change()
@@ -89,7 +89,7 @@ func (t *T) wait(now int) bool {
 }
 `
 	t.Chdir(t.TempDir())
-	harness.Must(t, errors.Join(os.Mkdir("p", 0o700), os.WriteFile("p/p.go", []byte(text), 0o600)))
+	musttest.Do(t, errors.Join(os.Mkdir("p", 0o700), os.WriteFile("p/p.go", []byte(text), 0o600)))
 	for name, tc := range map[string]struct {
 		in, old, new, want string // want is empty where the mutant does not fit
 	}{
@@ -131,7 +131,7 @@ func TestMain(m *testing.M) {
 // TestAllPackagesCompileWithTheirMutants: and every explanation is of a mutant. Make looks at the types of all that it
 // returns, as the compiler does.
 func TestAllPackagesCompileWithTheirMutants(t *testing.T) {
-	made := harness.Get(generation{}.make(t.Context()))(t)
+	made := musttest.Get(generation{}.make(t.Context()))(t)
 	names := map[string]bool{}
 	for _, m := range made.All {
 		if names[m.Name] {
@@ -185,7 +185,7 @@ func TestSkippedTestsExist(t *testing.T) {
 // Such a program ends like one whose tests fail if, for example, a variable that it needs is not set.
 func TestProgramThatRunsNoTestKillsNoMutant(t *testing.T) {
 	for _, program := range []string{"true", "false"} {
-		binary := harness.Get(exec.LookPath(program))(t)
+		binary := musttest.Get(exec.LookPath(program))(t)
 		err := must.Try(func() { (&trial{atOnce: 1}).run(t.Context(), tests{pkg: ".", run: "TestX"}, binary) })
 		if err == nil || !strings.Contains(err.Error(), "runs no test TestX") {
 			t.Errorf("%s: got %v", program, err)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -25,13 +25,13 @@ func keep(t *testing.T, o process.KeepOptions, scripts ...string) *process.Keepe
 		}
 		return process.Start(fmt.Sprintf("run-%d", run), filepath.Join(dir, fmt.Sprint(run)), "/bin/sh", "-c", script)
 	}
-	first := harness.Get(start(1))(t)
+	first := musttest.Get(start(1))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	k := process.Keep(ctx, "script", first, start, o)
 	t.Cleanup(func() {
 		cancel()
 		<-k.Done()
-		harness.Must(t, k.Current().Kill())
+		musttest.Do(t, k.Current().Kill())
 	})
 	return k
 }
@@ -71,5 +71,5 @@ func TestKillDelaysTheNextStart(t *testing.T) {
 	if took := time.Since(begin); took < 200*time.Millisecond {
 		t.Errorf("the next run began after %v", took)
 	}
-	harness.Must(t, k.Check())
+	musttest.Do(t, k.Check())
 }

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
 // shell runs a script as a Process that ends with the test.
 func shell(t *testing.T, script string) *process.Process {
-	p := harness.Get(process.Start("shell", filepath.Join(t.TempDir(), "log"), "/bin/sh", "-c", script))(t)
-	t.Cleanup(func() { harness.Must(t, p.Kill()) })
+	p := musttest.Get(process.Start("shell", filepath.Join(t.TempDir(), "log"), "/bin/sh", "-c", script))(t)
+	t.Cleanup(func() { musttest.Do(t, p.Kill()) })
 	return p
 }
 
@@ -40,15 +41,15 @@ func TestCheckReportsAnUnexpectedEnd(t *testing.T) {
 	if err := p.Pause(); !errors.Is(err, process.ErrEnded) {
 		t.Errorf("pause after the end: %v, want an error", err)
 	}
-	harness.Must(t, p.Stop())
+	musttest.Do(t, p.Stop())
 }
 
 func TestStopEndsAPausedProcessInOrder(t *testing.T) {
 	p := shell(t, `trap 'echo in order; exit 0' TERM; echo up; while :; do sleep 0.02; done`)
 	await(t, "it is up", func() bool { return strings.Contains(p.Tail(), "up") })
-	harness.Must(t, p.Pause())
-	harness.Must(t, p.Stop())
-	harness.Must(t, p.Check())
+	musttest.Do(t, p.Pause())
+	musttest.Do(t, p.Stop())
+	musttest.Do(t, p.Check())
 	if !strings.Contains(p.Tail(), "in order") {
 		t.Errorf("it did not handle the signal%s", p.Tail())
 	}
@@ -57,18 +58,18 @@ func TestStopEndsAPausedProcessInOrder(t *testing.T) {
 func TestPauseHoldsAProcessUntilResume(t *testing.T) {
 	p := shell(t, `while :; do echo tick; sleep 0.01; done`)
 	ticks := func() int64 {
-		info := harness.Get(os.Stat(p.Log()))(t)
+		info := musttest.Get(os.Stat(p.Log()))(t)
 		return info.Size()
 	}
 	await(t, "it ticks", func() bool { return ticks() > 0 })
-	harness.Must(t, p.Pause())
+	musttest.Do(t, p.Pause())
 	before := ticks()
-	harness.Must(t, harness.Stay(t.Context(), 200*time.Millisecond, "it is paused", func(context.Context) error {
+	musttest.Do(t, harness.Stay(t.Context(), 200*time.Millisecond, "it is paused", func(context.Context) error {
 		if ticks() != before {
 			return errors.New("it ticks")
 		}
 		return nil
 	}))
-	harness.Must(t, p.Resume())
+	musttest.Do(t, p.Resume())
 	await(t, "it ticks again", func() bool { return ticks() > before })
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // patience bounds every wait of these tests, and each connection as a whole.
@@ -28,19 +30,11 @@ func await(t *testing.T, what string, met func() bool) {
 	}
 }
 
-// must fails the test at once on an error.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func startProxy(t *testing.T, target string) *Proxy {
 	t.Helper()
 	p, err := New(target)
-	must(t, err)
-	t.Cleanup(func() { must(t, p.Close()) })
+	musttest.Do(t, err)
+	t.Cleanup(func() { musttest.Do(t, p.Close()) })
 	return p
 }
 
@@ -58,7 +52,7 @@ type member struct {
 func startMember(t *testing.T) *member {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	musttest.Do(t, err)
 	m := &member{listener: listener}
 	m.done.Go(func() {
 		for {
@@ -136,16 +130,16 @@ type client struct {
 func connectTo(t *testing.T, p *Proxy) *client {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", p.Addr(), patience)
-	must(t, err)
+	musttest.Do(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	must(t, conn.SetDeadline(time.Now().Add(patience)))
+	musttest.Do(t, conn.SetDeadline(time.Now().Add(patience)))
 	return &client{TCPConn: conn.(*net.TCPConn), t: t, in: bufio.NewReader(conn)}
 }
 
 func (c *client) send(line string) {
 	c.t.Helper()
 	_, err := io.WriteString(c, line+"\n")
-	must(c.t, err)
+	musttest.Do(c.t, err)
 }
 
 func (c *client) expect(answer string) {
@@ -187,8 +181,8 @@ func expectRefusal(t *testing.T, p *Proxy) {
 // hasInput reports whether anything, bytes or an end, has reached the client by now.
 func (c *client) hasInput() bool {
 	c.t.Helper()
-	must(c.t, c.SetReadDeadline(time.Now().Add(5*time.Millisecond)))
+	musttest.Do(c.t, c.SetReadDeadline(time.Now().Add(5*time.Millisecond)))
 	_, err := c.in.Peek(1)
-	must(c.t, c.SetReadDeadline(time.Now().Add(patience)))
+	musttest.Do(c.t, c.SetReadDeadline(time.Now().Add(patience)))
 	return !errors.Is(err, os.ErrDeadlineExceeded)
 }

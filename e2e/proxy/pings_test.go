@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/proxy"
 	"github.com/leasecast/leasecast/member/pings"
 )
@@ -33,8 +33,8 @@ func behind(t *testing.T) (*proxy.Proxy, *rest.Config) {
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	p := harness.Get(proxy.New(s.Listener.Addr().String()))(t)
-	t.Cleanup(func() { harness.Must(t, p.Close()) })
+	p := musttest.Get(proxy.New(s.Listener.Addr().String()))(t)
+	t.Cleanup(func() { musttest.Do(t, p.Close()) })
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	return p, &rest.Config{Host: "https://" + p.Addr(), UserAgent: "agent",
 		TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
@@ -42,7 +42,7 @@ func behind(t *testing.T) (*proxy.Proxy, *rest.Config) {
 
 func connect(t *testing.T, cfg *rest.Config) *pings.Connections {
 	t.Helper()
-	c := harness.Get(pings.New(cfg, timing))(t)
+	c := musttest.Get(pings.New(cfg, timing))(t)
 	t.Cleanup(c.CloseIdle)
 	return c
 }
@@ -50,16 +50,16 @@ func connect(t *testing.T, cfg *rest.Config) *pings.Connections {
 // get requests a URL. The caller reads the body, which is closed with the test.
 func get(t *testing.T, c http.RoundTripper, url string) io.Reader {
 	t.Helper()
-	req := harness.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
+	req := musttest.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	resp, err := c.RoundTrip(req)
-	harness.Must(t, err)
+	musttest.Do(t, err)
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	return resp.Body
 }
 
 func answer(t *testing.T, c http.RoundTripper, cfg *rest.Config) string {
 	t.Helper()
-	body := harness.Get(io.ReadAll(get(t, c, cfg.Host)))(t)
+	body := musttest.Get(io.ReadAll(get(t, c, cfg.Host)))(t)
 	return string(body)
 }
 

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // TestFaults states for every fault what the member and the client see of a request that is sent under it, and what
@@ -74,7 +76,7 @@ func TestReleaseAfterCutPassesOnlyWhatWasHeld(t *testing.T) {
 	await(t, "the request is kept", func() bool { return p.Stats().KeptToMember > 0 })
 	p.CutToMember()
 	c.send("cancel")
-	must(t, c.Close())
+	musttest.Do(t, c.Close())
 	await(t, "what followed is lost", func() bool { return p.Stats().LostToMember > 0 })
 	p.Release()
 	await(t, "the request arrives", func() bool { return len(m.seen()) > 0 })

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/tenure"
@@ -46,7 +47,7 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 		return func(c *Controller, f *fakeMembers, api testAPI) {
 			write(c, f, api)
 			_, err := c.reconcileNamespace(t.Context(), aboutShop)
-			must(t, err)
+			musttest.Do(t, err)
 			c.Clock, c.Client = aSecondLater, failing(api, "status")
 		}
 	}
@@ -58,7 +59,7 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 				o.Labels = map[string]string{"team": strings.Repeat("x", bytes)}
 			})
 			if !policy {
-				must(t, api.Delete(t.Context(), policyOf("fleet", "shops", "shop")))
+				musttest.Do(t, api.Delete(t.Context(), policyOf("fleet", "shops", "shop")))
 			}
 		}
 	}
@@ -120,7 +121,7 @@ func TestNamespaceThatHasEndedWaitsForAClusterWithoutReadsOfItsRecord(t *testing
 		c, f, api := newTestHub(t)
 		f.shown = append(f.shown, fleet.Member{Key: westKey})
 		if test.recorded {
-			must(t, api.Create(t.Context(), recordOf("fleet", "ended")))
+			musttest.Do(t, api.Create(t.Context(), recordOf("fleet", "ended")))
 		}
 		if got, err := c.reconcileNamespace(t.Context(), requestAbout(ended)); err != nil || got.RequeueAfter != test.want {
 			t.Errorf("%s: again in %v, %v; want %v", name, got.RequeueAfter, err, test.want)
@@ -134,7 +135,7 @@ func TestStatusThatHangsHoldsUpNoDecision(t *testing.T) {
 		c, f, api := newTestHub(t)
 		f.shown[0].Priority, f.verdict.Answering = 5, true
 		_, err := c.reconcileNamespace(t.Context(), aboutShop)
-		must(t, err)
+		musttest.Do(t, err)
 		c.Clock = aSecondLater // the status is due
 		c.Client = checked(api, func(ctx context.Context, verb string, _ runtime.Object) error {
 			if verb == "status" {

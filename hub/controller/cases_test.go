@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/decide"
 )
 
@@ -33,12 +34,12 @@ func TestCasesAreWhatDecisionsRestOn(t *testing.T) {
 			c, f, api := newTestHub(t)
 			f.unsynced = test.unsynced
 			c.recordQueue.q = newTestQueue(t)
-			must(t, api.Create(t.Context(), recordOf("fleet", "till")))
+			musttest.Do(t, api.Create(t.Context(), recordOf("fleet", "till")))
 			changeStored(t, api, policyOf("fleet", "shops", ""), func(p *v1alpha1.LeadershipPolicy) {
 				p.Spec.Namespaces.Names = []string{"shop", "till"}
 			})
 			if !test.owned {
-				must(t, api.Delete(t.Context(), policyOf("fleet", "shops", "")))
+				musttest.Do(t, api.Delete(t.Context(), policyOf("fleet", "shops", "")))
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -57,7 +58,7 @@ func TestCasesAreWhatDecisionsRestOn(t *testing.T) {
 			for _, name := range []string{"shop", "shop", "till"} { // one of them twice
 				if test.decides {
 					_, err := c.reconcileNamespace(ctx, requestAbout(types.NamespacedName{Namespace: "fleet", Name: name}))
-					must(t, err)
+					musttest.Do(t, err)
 				}
 			}
 			if err := <-ended; (err == nil) != (test.decides && test.refuses == nil) || len(texts) != test.want {
@@ -66,10 +67,10 @@ func TestCasesAreWhatDecisionsRestOn(t *testing.T) {
 			of := map[string]bool{}
 			for _, text := range texts {
 				var is decide.Case
-				must(t, json.Unmarshal(text, &is))
+				musttest.Do(t, json.Unmarshal(text, &is))
 				of[is.Namespace] = true
 				o := &v1alpha1.NamespaceLeader{}
-				must(t, api.Get(ctx, types.NamespacedName{Namespace: "fleet", Name: is.Namespace}, o))
+				musttest.Do(t, api.Get(ctx, types.NamespacedName{Namespace: "fleet", Name: is.Namespace}, o))
 				stored := o.Spec
 				d := is.Next()
 				if is.Patience <= 0 || d.Record.Leader != stored.Leader ||

@@ -14,6 +14,7 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // A Cluster has a label for each namespace that it leads, where the policy asks for that. Its other labels stay.
@@ -57,7 +58,7 @@ func TestLabelsOfAClusterShowWhatItLeads(t *testing.T) {
 			})
 			east := clusterOf("fleet", "east", "5")
 			east.Labels[v1alpha1.LeaderLabelPrefix+"till"] = "true" // by hand, or from an earlier term
-			must(t, api.Create(t.Context(), east))
+			musttest.Do(t, api.Create(t.Context(), east))
 			test.change(t, f, api)
 			labels := clusterLabels{c.hub, c.policies}
 			c.Client = bounded(api)
@@ -69,8 +70,8 @@ func TestLabelsOfAClusterShowWhatItLeads(t *testing.T) {
 			}
 			for range 2 {
 				got, err := labels.reconcile(t.Context(), requestAbout(client.ObjectKeyFromObject(east)))
-				must(t, err)
-				must(t, api.Get(t.Context(), client.ObjectKeyFromObject(east), east))
+				musttest.Do(t, err)
+				musttest.Do(t, api.Get(t.Context(), client.ObjectKeyFromObject(east), east))
 				if !maps.Equal(east.Labels, want) || got.RequeueAfter != test.again {
 					t.Errorf("labels %v, again in %v; want %v, %v", east.Labels, got.RequeueAfter, want, test.again)
 				}
@@ -86,7 +87,7 @@ func TestLabelsOfAClusterShowWhatItLeads(t *testing.T) {
 func TestWhatTriggersTheLabelsOfACluster(t *testing.T) {
 	c, _, api := newTestHub(t)
 	for _, cluster := range []*clusterv1.Cluster{clusterOf("fleet", "east", "5"), clusterOf("fleet2", "west", "5")} {
-		must(t, api.Create(t.Context(), cluster))
+		musttest.Do(t, api.Create(t.Context(), cluster))
 	}
 	led, p := recordOf("fleet", "shop"), policyOf("fleet", "shops", "shop")
 	led.Spec.Leader = "east"
@@ -102,7 +103,7 @@ func TestWhatTriggersTheLabelsOfACluster(t *testing.T) {
 		}
 	}
 	_, err := labels.reconcile(t.Context(), east[0])
-	must(t, err)
+	musttest.Do(t, err)
 	changeStored(t, api, p, func(p *v1alpha1.LeadershipPolicy) {
 		p.Spec.Publish.ClusterLabels, p.Generation = ptr.To(true), 8
 	})

@@ -8,6 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // A fleet's namespace that is deleted takes its records with it, and nothing can be created there.
@@ -37,15 +39,13 @@ func TestNamespacesOfADeletedFleetAreForgotten(t *testing.T) {
 			if !test.closed { // the last tenure may have promised a minute, half a minute ago
 				c.Tenure = succeeding(t, testStart, 6*time.Second, -36*time.Second)
 			}
-			if _, err := c.reconcileNamespace(t.Context(), aboutShop); err != nil {
-				t.Fatal(err)
-			}
+			_ = musttest.Get(c.reconcileNamespace(t.Context(), aboutShop))(t)
 			record := recordOf("fleet", "shop")
-			must(t, api.Get(t.Context(), shop, record))
-			must(t, api.Delete(t.Context(), record))
+			musttest.Do(t, api.Get(t.Context(), shop, record))
+			musttest.Do(t, api.Delete(t.Context(), record))
 			c.ledger.Show(record, true)
 			if !test.policy {
-				must(t, api.Delete(t.Context(), policyOf("fleet", "shops", "shop")))
+				musttest.Do(t, api.Delete(t.Context(), policyOf("fleet", "shops", "shop")))
 			}
 			c.moves.of[shop] = "shops" // a planned change is under way
 			var again reconcile.Result

@@ -26,6 +26,7 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/tenure"
@@ -84,7 +85,7 @@ func newTestFleet(t *testing.T, objects ...client.Object) *testFleet {
 		HubID: own, API: api, Metadata: secrets, MayWrite: func() bool { return true }, Clock: clock, LocalAddresses: true,
 	})
 	local := &fakeLocalManager{cache: hubCache{informers, m.api}, api: m.api}
-	must(t, f.SetupWithManager(&fakeManager{local: local}))
+	musttest.Do(t, f.SetupWithManager(&fakeManager{local: local}))
 	m.Controller = New(Options{
 		Fleet: f, Clock: clock, HubID: own, OwnNamespace: "leasecast-system", Seals: seal.NewStore(m.api, m.api),
 		Tenure: succeeding(t, testStart, 6*time.Second, -time.Hour),
@@ -133,8 +134,8 @@ func (m *testFleet) changes(name string, change func(*clusterv1.Cluster)) {
 func (m *testFleet) loses(name string) {
 	m.t.Helper()
 	o := clusterOf("fleet", name, "")
-	must(m.t, m.api.Get(m.t.Context(), client.ObjectKeyFromObject(o), o))
-	must(m.t, m.api.Delete(m.t.Context(), o))
+	musttest.Do(m.t, m.api.Get(m.t.Context(), client.ObjectKeyFromObject(o), o))
+	musttest.Do(m.t, m.api.Delete(m.t.Context(), o))
 	m.seen.Delete(o)
 	synctest.Wait()
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/follow"
 )
@@ -51,7 +52,7 @@ func TestPlaceOfResourceSets(t *testing.T) {
 			desks.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"desks": "true"}}
 			broken := policyOf("fleet", "broken", "bench")
 			broken.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"desks": "no value"}}
-			must(t, errors.Join(api.Create(t.Context(), desks), api.Create(t.Context(), broken)))
+			musttest.Do(t, errors.Join(api.Create(t.Context(), desks), api.Create(t.Context(), broken)))
 			changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) { test.change(&o.Spec) })
 			if got, err := c.following.place(t.Context(), shop); err != nil || !reflect.DeepEqual(got, test.want) {
 				t.Errorf("%+v, %v; want %+v", got, err, test.want)
@@ -85,20 +86,20 @@ func testStatusOfAResourceSet(t *testing.T, state v1alpha1.RecordState, leader, 
 		secret.Data = map[string][]byte{"key": testKey, "policies": boundsOf("15s", "1s", "0s", "shops")}
 		m := newTestFleet(t, pinned("east"), policyOf("fleet", "shops", "shop"), set, record, secret)
 		mgr := &fakeManager{local: newFakeLocalManager(m.api)}
-		must(t, m.following.setup(mgr))
+		musttest.Do(t, m.following.setup(mgr))
 		sets := mgr.added[0].(reconcile.TypedReconciler[mcreconcile.Request])
 		shows := func(when, want string) {
 			t.Helper()
 			_, err := sets.Reconcile(t.Context(), requestAbout(client.ObjectKeyFromObject(set)))
-			must(t, err)
-			must(t, m.api.Get(t.Context(), client.ObjectKeyFromObject(set), set))
+			musttest.Do(t, err)
+			musttest.Do(t, m.api.Get(t.Context(), client.ObjectKeyFromObject(set), set))
 			if got := inShort(set.Status.Conditions, v1alpha1.ConditionReady); !strings.HasPrefix(got, want) {
 				t.Errorf("%s: %s, want %s", when, got, want)
 			}
 		}
 		shows("nothing is decided", "nothing")
 		_, err := m.reconcileNamespace(t.Context(), aboutShop)
-		must(t, err)
+		musttest.Do(t, err)
 		elected := m.Tenure
 		m.standby()
 		shows("a standby", "nothing")
@@ -118,19 +119,19 @@ func TestStatusOfAResourceSetStandsUntilARecordThatCameBackIsDecidedOn(t *testin
 		record.Spec.Policy, record.Spec.State, record.Spec.Leader = "gone", v1alpha1.StateRetired, ""
 		m := newTestFleet(t, policy, set, record, secret)
 		mgr := &fakeManager{local: newFakeLocalManager(m.api)}
-		must(t, m.following.setup(mgr))
+		musttest.Do(t, m.following.setup(mgr))
 		sets := mgr.added[0].(reconcile.TypedReconciler[mcreconcile.Request])
 		for range 2 { // the watch shows the deletion after the first one
 			_, err := m.reconcileNamespace(t.Context(), aboutShop)
-			must(t, err)
+			musttest.Do(t, err)
 			m.ledger.Show(record, true)
 		}
 		back := recordOf("fleet", "shop")
 		back.Spec.Policy, back.Spec.State = "shops", v1alpha1.StateVacant
-		must(t, m.api.Create(t.Context(), back))
+		musttest.Do(t, m.api.Create(t.Context(), back))
 		_, err := sets.Reconcile(t.Context(), requestAbout(client.ObjectKeyFromObject(set)))
-		must(t, err)
-		must(t, m.api.Get(t.Context(), client.ObjectKeyFromObject(set), set))
+		musttest.Do(t, err)
+		musttest.Do(t, m.api.Get(t.Context(), client.ObjectKeyFromObject(set), set))
 		if got := inShort(set.Status.Conditions, v1alpha1.ConditionReady); got != "nothing" {
 			t.Errorf("before the record is decided on, the status is written: %s", got)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
@@ -68,7 +69,7 @@ func TestLargestBoundsOfPoliciesAndSealCount(t *testing.T) {
 	} {
 		c, _, api := newTestHub(t)
 		if p := policyOf("fleet", "shops", ""); test.duration == 0 {
-			must(t, api.Delete(t.Context(), p))
+			musttest.Do(t, api.Delete(t.Context(), p))
 		} else {
 			changeStored(t, api, p, func(p *v1alpha1.LeadershipPolicy) {
 				p.Spec.Timings.LeaseDurationMilliseconds = 1000 * test.duration
@@ -212,7 +213,7 @@ func TestNothingIsDecidedOnARecordThatWasReadBesideAnEarlierTenure(t *testing.T)
 			})
 			clock.Advance(test.asked)
 			got, err := c.reconcileNamespace(t.Context(), aboutShop)
-			must(t, err)
+			musttest.Do(t, err)
 			decided := got.RequeueAfter > time.Second || got.RequeueAfter == rightAway
 			if decided != (test.want == 0) || !decided && got.RequeueAfter != test.want {
 				t.Errorf("decides again in %v, want %v (0: not for the earlier tenure)", got.RequeueAfter, test.want)
@@ -257,9 +258,7 @@ func TestSealIsReadAgainOnceAnEarlierTenureHasEnded(t *testing.T) {
 				})
 			}
 			raise("50")
-			if _, err := c.Seals.Find(t.Context(), "fleet"); err != nil {
-				t.Fatal(err)
-			}
+			_ = musttest.Get(c.Seals.Find(t.Context(), "fleet"))(t)
 			changeStored(t, api, policyOf("fleet", "shops", ""), func(p *v1alpha1.LeadershipPolicy) {
 				p.Spec.Timings.MaxClockSkewMilliseconds = test.skew
 			})

@@ -26,6 +26,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/decide/decidetest"
 	"github.com/leasecast/leasecast/hub/election"
@@ -51,13 +52,6 @@ var (
 	eastLeads, claims  = decidetest.EastLeads, decidetest.Policies
 	policyOf, fencing  = decidetest.PolicyFor, decidetest.Fencing
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // inBubble runs a subtest in a bubble of its own.
 func inBubble(t *testing.T, name string, test func(t *testing.T)) {
@@ -327,7 +321,7 @@ func testScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, clusterv1.AddToScheme} {
-		must(t, add(scheme))
+		musttest.Do(t, add(scheme))
 	}
 	return scheme
 }
@@ -372,9 +366,9 @@ func boundsOf(duration, skew, stop string, policies ...string) []byte {
 // changeStored changes an object in an API server.
 func changeStored[T client.Object](t *testing.T, api client.Client, o T, change func(T)) {
 	t.Helper()
-	must(t, api.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+	musttest.Do(t, api.Get(t.Context(), client.ObjectKeyFromObject(o), o))
 	change(o)
-	must(t, api.Update(t.Context(), o))
+	musttest.Do(t, api.Update(t.Context(), o))
 }
 
 // oneElection is an election's Lease that takes every update.
@@ -400,7 +394,7 @@ func succeeding(t *testing.T, start lease.Reading, h, renewed time.Duration) *te
 	if _, _, err := lock.Get(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	must(t, lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me",
+	musttest.Do(t, lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me",
 		RenewTime: metav1.NewTime(start.Wall)}))
 	return next
 }
@@ -412,7 +406,7 @@ func entryOf(t *testing.T, c *Controller, key types.NamespacedName) *ledger.Entr
 		c.Live, c.Clock = fake.NewClientBuilder().WithScheme(testScheme(t)).Build(), fixedClock(testStart)
 	}
 	e, err := c.ledger.Take(t.Context(), key)
-	must(t, err)
+	musttest.Do(t, err)
 	return e
 }
 

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/tenure"
 )
@@ -59,7 +60,7 @@ func TestTheLargestOfAllPoliciesCountsForTheHubsClock(t *testing.T) {
 		}
 		api := c.Client.(testAPI)
 		c.Client = bounded(api)
-		must(t, c.hubClock.learn(t.Context()))
+		musttest.Do(t, c.hubClock.learn(t.Context()))
 		c.Client = failing(api, "list")
 		if err := c.hubClock.learn(t.Context()); err == nil { // what is known stays
 			t.Errorf("%s: no error", name)
@@ -122,9 +123,9 @@ func TestReplicaWithAWrongClockDoesNotCampaign(t *testing.T) {
 		c := newClockedHub(t, aheadBy(by), timedPolicy("p", 15, time.Second))
 		c.Fleet = fleet.New(fleet.Options{})
 		members, api := c.source, c.Client
-		must(t, c.SetupWithManager(&fakeManager{local: newFakeLocalManager(api)}))
+		musttest.Do(t, c.SetupWithManager(&fakeManager{local: newFakeLocalManager(api)}))
 		c.source = members
-		must(t, c.hubClock.learn(t.Context()))
+		musttest.Do(t, c.hubClock.learn(t.Context()))
 		lock := c.Tenure.Lock(oneElection{})
 		_, _, _ = lock.Get(t.Context())
 		err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me",

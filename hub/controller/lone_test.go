@@ -18,6 +18,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fairqueue"
 	"github.com/leasecast/leasecast/hub/fleet"
@@ -38,7 +39,7 @@ func showing(t *testing.T, clock lease.Clock) (*Controller, *fakeMembers) {
 	t.Helper()
 	c, f, api := newTestHub(t)
 	c.Clock = clock
-	must(t, api.Delete(t.Context(), ledger.NewRecord(shop)))
+	musttest.Do(t, api.Delete(t.Context(), ledger.NewRecord(shop)))
 	changeStored(t, api, sealOf("fleet"), func(s *corev1.Secret) { // as the policies
 		s.Data["policies"] = boundsOf("15s", "1s", "0s", "shops", "desks")
 	})
@@ -47,7 +48,7 @@ func showing(t *testing.T, clock lease.Clock) (*Controller, *fakeMembers) {
 		p.UID = types.UID(name)
 		p.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": name}}
 		_ = api.Delete(t.Context(), policyOf("fleet", name, ""))
-		must(t, api.Create(t.Context(), p))
+		musttest.Do(t, api.Create(t.Context(), p))
 	}
 	f.shown, f.space, f.spaces, f.offset = nil, nil, map[string]map[string]corev1.Namespace{}, agrees
 	for i, name := range []string{"aside", "east", "far", "west"} {
@@ -71,7 +72,7 @@ func stores(t *testing.T, c *Controller, name string) {
 	t.Helper()
 	o := ledger.NewRecord(types.NamespacedName{Namespace: "fleet", Name: name})
 	o.Spec.Policy, o.Spec.State = "shops", v1alpha1.StateVacant
-	must(t, c.Client.Create(t.Context(), o))
+	musttest.Do(t, c.Client.Create(t.Context(), o))
 	c.ledger.Show(o, false)
 }
 
@@ -88,7 +89,7 @@ func managedAll(t *testing.T, c *Controller) map[string]bool {
 func conditionOf(t *testing.T, c *Controller) (metav1.Condition, time.Duration) {
 	t.Helper()
 	policies, err := c.policies.valid(t.Context(), "fleet", c.source.Members("fleet"))
-	must(t, err)
+	musttest.Do(t, err)
 	i := slices.IndexFunc(policies, func(p *decide.Policy) bool { return p.Object.Name == "shops" })
 	return c.lone.allManaged(t.Context(), policies[i])
 }
@@ -122,7 +123,7 @@ func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 
 		claims := func(name string) bool {
 			v, err := c.gather(t.Context(), types.NamespacedName{Namespace: "fleet", Name: name})
-			must(t, err)
+			musttest.Do(t, err)
 			return v.Policy != nil
 		}
 		got := managedAll(t, c)

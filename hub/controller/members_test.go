@@ -22,6 +22,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 )
@@ -42,7 +43,7 @@ type memberClient struct {
 func newMemberClient(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	silent, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "http://east"}, &http.Client{Transport: silence{}})
-	must(t, err)
+	musttest.Do(t, err)
 	return memberClient{kubernetesfake.NewClientset(), silent.AdmissionregistrationV1()}
 }
 
@@ -67,7 +68,7 @@ func newTestFleetAtWork(t *testing.T) *testFleet {
 func (m *testFleet) engages(key fleet.Key) (end context.CancelFunc) {
 	m.t.Helper()
 	ctx, cancel := context.WithCancel(m.t.Context())
-	must(m.t, m.Engage(ctx, key.ClusterName(), emptyCluster{}))
+	musttest.Do(m.t, m.Engage(ctx, key.ClusterName(), emptyCluster{}))
 	synctest.Wait()
 	return cancel
 }

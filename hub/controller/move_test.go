@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
@@ -112,9 +113,9 @@ func TestWhenARecordOfAnotherHubIsTakenOver(t *testing.T) {
 			if e := entryOf(t, c, shop); (e.Found.Hub == "this") != test.taken || e.Moved == test.taken {
 				t.Errorf("mark %q, of another hub: %v", e.Found.Hub, e.Moved)
 			}
-			must(t, workersHub{c}.RelinquishRecords(t.Context(), "fleet"))
+			musttest.Do(t, workersHub{c}.RelinquishRecords(t.Context(), "fleet"))
 			o := recordOf("fleet", "shop")
-			must(t, api.Get(t.Context(), shop, o))
+			musttest.Do(t, api.Get(t.Context(), shop, o))
 			if relinquished := o.Spec.Hub == v1alpha1.NoHub; relinquished != test.taken {
 				t.Errorf("mark %q after this hub has relinquished its records", o.Spec.Hub)
 			}

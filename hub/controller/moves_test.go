@@ -10,6 +10,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/act"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
@@ -101,14 +102,14 @@ func drainedEast(
 	t.Helper()
 	c, f, api := newTestHub(t)
 	if set != nil {
-		must(t, api.Create(t.Context(), set.DeepCopy()))
+		musttest.Do(t, api.Create(t.Context(), set.DeepCopy()))
 	}
 	changeStored(t, api, policyOf("fleet", "shops", ""), func(p *v1alpha1.LeadershipPolicy) {
 		p.Spec.MaxConcurrentMoves = 1
 	})
 	clock := clocktest.NewHand(testStart)
 	c.Clock = clock
-	must(t, c.following.setup(&fakeManager{local: newFakeLocalManager(api)}))
+	musttest.Do(t, c.following.setup(&fakeManager{local: newFakeLocalManager(api)}))
 	f.verdict.Answering, f.offset, f.shown[0].Priority = true, agrees, 5
 	west := f.shown[0]
 	west.Key = westKey
@@ -119,7 +120,7 @@ func drainedEast(
 			f.shown[0].Drain.Until = testStart.Wall.Add(time.Hour)
 		}
 		v, err := c.gather(t.Context(), shop)
-		must(t, err)
+		musttest.Do(t, err)
 		defer c.ledger.Return(v.Entry)
 		return c.decide(v)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/ledger"
@@ -127,7 +128,7 @@ func TestPolicyThatOwnsNoNamespaceFencesNothing(t *testing.T) {
 				}
 			}
 			policies, err := c.policies.valid(t.Context(), "fleet", c.source.Members("fleet"))
-			must(t, err)
+			musttest.Do(t, err)
 			m := fleet.Member{Key: eastKey}
 			lost := func(p *decide.Policy) ([]string, error) { return c.policies.lostIn(t.Context(), p, policies, m) }
 			fences, _, err := decide.FencesIn("this", policies, m, lost, func(*decide.Policy) bool { return false })
@@ -151,7 +152,7 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 		t.Helper()
 		c, _, _ := newTestHub(t)
 		for _, name := range []string{"shops", "deleted"} {
-			must(t, c.Seals.Raise(t.Context(), "fleet", name, slow))
+			musttest.Do(t, c.Seals.Raise(t.Context(), "fleet", name, slow))
 		}
 		alone := c.Tenure.EarlierEndIn(testStart, slow.Skew)
 		return c, func(after time.Duration) map[string]seal.Bounds {
@@ -163,9 +164,9 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 			if err == nil {
 				again, err = c.seals.lower(t.Context(), "fleet", policies)
 			}
-			must(t, err)
+			musttest.Do(t, err)
 			s, err := c.Seals.Find(t.Context(), "fleet")
-			must(t, err)
+			musttest.Do(t, err)
 			return s.Policies
 		}
 	}
@@ -191,7 +192,7 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 		at(0)
 		at(slow.Total())
 		short := seal.Bounds{Duration: 20 * time.Second, Skew: time.Second}
-		must(t, c.Seals.Raise(t.Context(), "fleet", "shops", short))
+		musttest.Do(t, c.Seals.Raise(t.Context(), "fleet", "shops", short))
 		at(time.Hour)
 		if got := at(time.Hour + 3*decideTimeout - 1); got["shops"] != short || again != 1 {
 			t.Errorf("%v, again in %v", got, again)
@@ -229,7 +230,7 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 		later.Boot++
 		c.Clock = fixedClock(later)
 		policies, err := c.policies.valid(t.Context(), "fleet", c.source.Members("fleet"))
-		must(t, err)
+		musttest.Do(t, err)
 		if _, err := c.seals.lower(t.Context(), "fleet", policies); !errors.Is(err, errRefused) {
 			t.Fatalf("the write did not fail: %v", err)
 		}
@@ -245,7 +246,7 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 		api, refusal := c.Client.(testAPI), errRefused
 		c.Seals = seal.NewStore(api, refusing(api, &refusal, "update"))
 		policies, err := c.policies.valid(t.Context(), "fleet", c.source.Members("fleet"))
-		must(t, err)
+		musttest.Do(t, err)
 		later := c.Clock.Now()
 		later.Boot += slow.Total()
 		c.Clock = fixedClock(later)
@@ -254,7 +255,7 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 		}
 		refusal = nil
 		for _, name := range []string{"shops", "deleted"} {
-			must(t, c.Seals.Raise(t.Context(), "fleet", name, slow))
+			musttest.Do(t, c.Seals.Raise(t.Context(), "fleet", name, slow))
 		}
 		if got := at(slow.Total()); got["shops"] != slow || got["deleted"] != slow || again != slow.Total() {
 			t.Errorf("%v, again in %v", got, again)
@@ -274,7 +275,7 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 		c, at := start(t)
 		invalid := policyOf("fleet", "deleted", "other")
 		invalid.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "no value"}}
-		must(t, c.Client.Create(t.Context(), invalid))
+		musttest.Do(t, c.Client.Create(t.Context(), invalid))
 		at(0)
 		if got := at(time.Hour); got["shops"] != slow || got["deleted"] != slow {
 			t.Errorf("%v", got)
@@ -283,7 +284,7 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 	t.Run("counted anew when they were needed in between", func(t *testing.T) {
 		c, at := start(t)
 		at(0)
-		must(t, c.Seals.Raise(t.Context(), "fleet", "shops", seal.Bounds{Duration: 70 * time.Second}))
+		musttest.Do(t, c.Seals.Raise(t.Context(), "fleet", "shops", seal.Bounds{Duration: 70 * time.Second}))
 		raised := slow.Max(seal.Bounds{Duration: 70 * time.Second})
 		if got := at(slow.Total()); got["shops"] != raised || again != raised.Total() {
 			t.Errorf("%v, again in %v", got, again)
@@ -294,7 +295,7 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 		at(0)
 		other := ledger.NewRecord(types.NamespacedName{Namespace: "fleet", Name: "other"})
 		other.Spec.Policy = "deleted"
-		must(t, c.Client.Create(t.Context(), other))
+		musttest.Do(t, c.Client.Create(t.Context(), other))
 		for _, promises := range []seal.Bounds{slow, {}} {
 			for _, name := range []string{"shop", "other"} {
 				changeStored(t, c.Client, recordOf("fleet", name), func(o *v1alpha1.NamespaceLeader) {
@@ -320,12 +321,10 @@ func TestPolicyNeverTouchesTheClustersOfAnotherNamespace(t *testing.T) {
 		f.shown[0].Priority, f.verdict.Answering = 5, true
 		east := c.members.of[eastKey].worker.Publisher()
 		before := east.Queue.Len() // what was read there
-		must(t, api.Create(t.Context(), policyOf(of, "greedy", "till")))
+		musttest.Do(t, api.Create(t.Context(), policyOf(of, "greedy", "till")))
 		for range 3 {
 			for _, key := range []types.NamespacedName{{Namespace: "fleet", Name: "till"}, {Namespace: "fleet2", Name: "till"}} {
-				if _, err := c.reconcileNamespace(t.Context(), requestAbout(key)); err != nil {
-					t.Fatal(err)
-				}
+				_ = musttest.Get(c.reconcileNamespace(t.Context(), requestAbout(key)))(t)
 			}
 		}
 		record, other := recordOf("fleet", "till"), recordOf("fleet2", "till")

@@ -21,6 +21,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/decide/decidetest"
 	"github.com/leasecast/leasecast/hub/health"
@@ -68,7 +69,7 @@ func (m *testFleet) status() (v1alpha1.LeadershipPolicyStatus, reconcile.Result)
 	if err == nil {
 		err = m.api.Get(m.t.Context(), shops, o)
 	}
-	must(m.t, err)
+	musttest.Do(m.t, err)
 	return o.Status, result
 }
 
@@ -150,15 +151,15 @@ func TestStatusOfAPolicy(t *testing.T) {
 		}
 		older := fencing(decidetest.Locks(simLock))
 		older.Name, older.Spec.Namespaces.Names = "older", []string{"other"}
-		must(t, m.api.Create(t.Context(), older))
+		musttest.Do(t, m.api.Create(t.Context(), older))
 		s, _ = m.status()
 		const refused = "the policy older fences the lock stock/stock"
 		if got := inShort(s.Conditions, v1alpha1.ConditionFencesInForce); !strings.Contains(got, refused) {
 			t.Errorf("another policy fences its lock: %s", got)
 		}
-		must(t, m.api.Get(t.Context(), shops, p))
+		musttest.Do(t, m.api.Get(t.Context(), shops, p))
 		p.Spec.Fencing, p.Generation = nil, 8
-		must(t, m.api.Update(t.Context(), p))
+		musttest.Do(t, m.api.Update(t.Context(), p))
 		s, _ = m.status()
 		for _, kind := range []string{v1alpha1.ConditionFencesInForce, v1alpha1.ConditionFenceTargetsFound} {
 			if got := inShort(s.Conditions, kind); got != "nothing" {
@@ -281,7 +282,7 @@ func TestPolicyIsReconciledAgainWhenTimeAloneMayChangeIt(t *testing.T) {
 			m.lone.of[shops] = &loneSet{left: map[string]int{"east": 3}}
 		}, countAgain},
 		"bounds in the seal may fall": {func(m *testFleet) {
-			must(m.t, m.Seals.Raise(m.t.Context(), "fleet", "deleted", seal.Bounds{Duration: 15 * time.Second}))
+			musttest.Do(m.t, m.Seals.Raise(m.t.Context(), "fleet", "deleted", seal.Bounds{Duration: 15 * time.Second}))
 		}, lowersAfter},
 		"a fence has a minute to be checked": {func(m *testFleet) {
 			m.Clock = fixedClock{Wall: testStart.Wall.Add(50 * time.Second), Boot: testStart.Boot + 50*time.Second}
@@ -330,7 +331,7 @@ func TestPolicyStatusIsWrittenWhileBoundsCannotBeLowered(t *testing.T) {
 		var answer error
 		broken := refusing(m.api, &answer, "get")
 		m.Seals = seal.NewStore(broken, broken)
-		must(t, m.Seals.Raise(t.Context(), "fleet", "shops", bounds["shops"]))
+		musttest.Do(t, m.Seals.Raise(t.Context(), "fleet", "shops", bounds["shops"]))
 		m.seals.setLowering("fleet", &lowering{before: bounds, after: bounds, begun: true})
 		now := m.Clock.Now()
 		now.Boot += m.Tenure.EarlierEndIn(now, bounds["shops"].Skew)
@@ -338,7 +339,7 @@ func TestPolicyStatusIsWrittenWhileBoundsCannotBeLowered(t *testing.T) {
 		answer = errRefused
 		_, err := m.statuses.reconcilePolicy(t.Context(), requestAbout(shops))
 		is := &v1alpha1.LeadershipPolicy{}
-		must(t, m.api.Get(t.Context(), shops, is))
+		musttest.Do(t, m.api.Get(t.Context(), shops, is))
 		if !errors.Is(err, errRefused) || len(is.Status.Conditions) == 0 {
 			t.Errorf("%v, and the status is %+v", err, is.Status)
 		}
@@ -375,7 +376,7 @@ func TestPolicyStatusIsWrittenWhenItChanges(t *testing.T) {
 		changeStored(t, m.api, policyOf("fleet", "shops", ""), func(p *v1alpha1.LeadershipPolicy) {
 			p.Finalizers = []string{"example.com/x"}
 		})
-		must(t, m.api.Delete(t.Context(), policyOf("fleet", "shops", "")))
+		musttest.Do(t, m.api.Delete(t.Context(), policyOf("fleet", "shops", "")))
 		if _, result := m.status(); result != (reconcile.Result{}) || w.statuses != n {
 			t.Errorf("a policy that is being deleted: %+v, %d writes", result, w.statuses-n)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
@@ -181,7 +182,7 @@ func TestAFreezeHasAnEvent(t *testing.T) {
 		entryOf(t, c, shop).Recheck()
 		for range 3 {
 			_, err := c.reconcileNamespace(t.Context(), aboutShop)
-			must(t, err)
+			musttest.Do(t, err)
 			c.Clock = fixedClock(lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + time.Hour}) // the status is due
 		}
 	}
@@ -219,9 +220,7 @@ func TestADecisionThatFailsIsMadeAgainOnWhatIsStored(t *testing.T) {
 			later := testStart
 			later.Boot += time.Minute // no earlier tenure can write any more
 			c.Clock = fixedClock(later)
-			if _, err := c.reconcileNamespace(t.Context(), aboutShop); err != nil {
-				t.Fatal(err)
-			}
+			_ = musttest.Get(c.reconcileNamespace(t.Context(), aboutShop))(t)
 			test.breaks(c, api)
 			_, _ = c.reconcileNamespace(t.Context(), aboutShop)
 			var n traffic
@@ -264,7 +263,7 @@ func TestLeaderGetsItsLeaseAlthoughItsOrderCannotBeRemoved(t *testing.T) {
 	for hours := range time.Duration(3) { // and each status is due
 		c.Clock = fixedClock(lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + hours*time.Hour})
 		_, err := c.reconcileNamespace(t.Context(), aboutShop)
-		must(t, err)
+		musttest.Do(t, err)
 	}
 	if owned, lost := c.statuses.claimsOf(shops); owned != 1 || len(lost) > 0 {
 		t.Errorf("the policy owns %d namespaces, and lost %q", owned, lost)
@@ -279,7 +278,7 @@ func TestLeaderGetsItsLeaseAlthoughItsOrderCannotBeRemoved(t *testing.T) {
 func TestARetiredRecordGoesWhenItsTimeHasCome(t *testing.T) {
 	for name, refused := range map[string]bool{"it goes": false, "and a failure is reported": true} {
 		c, _, api := newTestHub(t)
-		must(t, api.Delete(t.Context(), policyOf("fleet", "shops", "shop")))
+		musttest.Do(t, api.Delete(t.Context(), policyOf("fleet", "shops", "shop")))
 		changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
 			o.Spec.State, o.Spec.Reason, o.Spec.Leader = v1alpha1.StateRetired, "PolicyGone", ""
 		})
@@ -312,7 +311,7 @@ func TestPresentTermIsRenewedWhileNothingIsDecided(t *testing.T) {
 		"the record is gone from a fleet that moves": {func(m *testMember, f *fakeMembers) {
 			entryOf(m.t, m.c, shop)
 			o := ledger.NewRecord(shop)
-			must(m.t, m.c.Client.Delete(m.t.Context(), o))
+			musttest.Do(m.t, m.c.Client.Delete(m.t.Context(), o))
 			m.c.ledger.Show(o, true)
 			f.moves = fleet.Moving
 		}, true},

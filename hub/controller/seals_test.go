@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/seal"
 )
@@ -30,7 +31,7 @@ func TestPolicyShowsThatTheSealIsLost(t *testing.T) {
 		m.isServed(false, "")
 		emptied := sealOf("fleet")
 		emptied.Annotations = map[string]string{v1alpha1.HubAnnotation: m.HubID}
-		must(t, m.api.Create(t.Context(), emptied.DeepCopy()))
+		musttest.Do(t, m.api.Create(t.Context(), emptied.DeepCopy()))
 		for range 2 {
 			if _, ok := m.seals.serve(t.Context(), "fleet"); ok {
 				t.Fatal("the fleet is served by a seal that is lost")
@@ -42,7 +43,7 @@ func TestPolicyShowsThatTheSealIsLost(t *testing.T) {
 			!strings.Contains(got, "kubectl -n fleet annotate secret leasecast-seal") {
 			t.Error(got)
 		}
-		must(t, m.api.Delete(t.Context(), emptied))
+		musttest.Do(t, m.api.Delete(t.Context(), emptied))
 		_, ok := m.seals.serve(t.Context(), "fleet")
 		s, _ = m.status()
 		if got := inShort(s.Conditions, v1alpha1.ConditionSecretsGranted); !ok || got != "True Granted " {
@@ -163,7 +164,7 @@ func TestWhenTheSealOfAFleetIsClaimed(t *testing.T) {
 	moves := func(to fleet.Move) func(*testFleet) {
 		return func(m *testFleet) {
 			m.seals.serve(m.t.Context(), "fleet")
-			must(m.t, m.api.Delete(m.t.Context(), sealOf("fleet")))
+			musttest.Do(m.t, m.api.Delete(m.t.Context(), sealOf("fleet")))
 			m.source = &fakeMembers{moves: to}
 		}
 	}
@@ -225,7 +226,7 @@ func TestStandbyLoadsTheSealBeforeItIsElected(t *testing.T) {
 			api := withTestAPI(t, m.Controller)
 			m.Seals = seal.NewStore(bounded(api), bounded(api))
 			m.sources.memberChanged(eastKey)
-			must(t, api.Delete(t.Context(), sealOf("fleet")))
+			musttest.Do(t, api.Delete(t.Context(), sealOf("fleet")))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			s, err := m.Seals.Find(ctx, "fleet")

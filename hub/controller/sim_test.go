@@ -18,6 +18,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 var (
@@ -191,9 +193,9 @@ func (s *simulation) add(seed uint64, v *oracle) (failed int) {
 
 func writeFigures(t *testing.T, path string, figures any) {
 	data, err := json.MarshalIndent(figures, "", "  ")
-	must(t, err)
-	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must(t, os.WriteFile(path, append(data, '\n'), 0o644))
+	musttest.Do(t, err)
+	musttest.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	musttest.Do(t, os.WriteFile(path, append(data, '\n'), 0o644))
 }
 
 // playAll plays n worlds in a test of its own, and fails at the first violation. play plays the world of a seed, or

@@ -21,6 +21,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 )
 
@@ -60,7 +61,7 @@ func TestProblemOfAClusterIsRecorded(t *testing.T) {
 		records("an installation that stands back")
 		m.isServed(false, "")
 		records("it serves the fleet", noKubeconfig)
-		must(t, m.api.Delete(t.Context(), clusterOf("fleet", "east", "")))
+		musttest.Do(t, m.api.Delete(t.Context(), clusterOf("fleet", "east", "")))
 		records("a Cluster that is gone")
 		if m.sources.memberChanged(fleet.Key{Fleet: "fleet", Name: "north"}); len(m.members.of) != 1 {
 			t.Errorf("members are %v, want the one that exists", m.members.of)
@@ -92,7 +93,7 @@ func TestDecisionsThatAMemberTriggers(t *testing.T) {
 			}
 		}
 		all, shops := []string{"fleet/left", "fleet/shop", "fleet/till"}, []string{"fleet/shops"}
-		must(t, m.SetupWithManager(&fakeManager{local: newFakeLocalManager(m.api)}))
+		musttest.Do(t, m.SetupWithManager(&fakeManager{local: newFakeLocalManager(m.api)}))
 		m.Controller.events, m.Client = m.events, bounded(m.api)
 		m.changes("east", func(c *clusterv1.Cluster) { c.Labels[v1alpha1.PriorityLabel] = "6" })
 		expects("a member changed", all, shops)
@@ -214,7 +215,7 @@ func TestAPolicyCountsFromItsEventOn(t *testing.T) {
 			{"created", func() error { return m.api.Create(t.Context(), p) }, true},
 			{"deleted", func() error { return m.api.Delete(t.Context(), p) }, false},
 		} {
-			must(t, step.change())
+			musttest.Do(t, step.change())
 			m.sources.namespacesOfPolicy(t.Context(), p)
 			if got := m.sources.isConcerned(t.Context(), key); got != step.want {
 				t.Errorf("%s: its namespace is concerned: %v", step.what, got)
@@ -256,7 +257,7 @@ func TestWhichEventsOfARecordTriggerADecision(t *testing.T) {
 			c.Clock = fixedClock(lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + time.Hour})
 			entryOf(t, c, shop)
 			o := recordOf("fleet", "shop")
-			must(t, api.Get(t.Context(), shop, o))
+			musttest.Do(t, api.Get(t.Context(), shop, o))
 			if !test.own {
 				o.ResourceVersion = "another"
 			}

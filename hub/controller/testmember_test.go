@@ -13,6 +13,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/ledger"
@@ -51,7 +52,7 @@ func publisherOf(
 func publisherThatRead(t *testing.T, now time.Time, key seal.Key, is lease.Content) *publish.Publisher {
 	t.Helper()
 	api, obj := newTestLeases(), &coordinationv1.Lease{}
-	must(t, seal.Write(key, is, obj))
+	musttest.Do(t, seal.Write(key, is, obj))
 	api.put(types.NamespacedName{Namespace: is.Namespace, Name: is.Name}, obj, "u")
 	return publisherOf(t, api, is.Cluster, fixedClock{Wall: now, Boot: time.Hour}, publish.NewPromises())
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
 
@@ -29,7 +30,7 @@ func apiServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 // accessTo is the access of a kubeconfig that leads to the server.
 func accessTo(t *testing.T, s *httptest.Server) transport.Access {
 	t.Helper()
-	text, err := json.Marshal(map[string]any{
+	text := musttest.Get(json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "c",
 		"contexts": []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c", "user": "u"}}},
 		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{
@@ -38,14 +39,8 @@ func accessTo(t *testing.T, s *httptest.Server) transport.Access {
 				&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}),
 		}}},
 		"users": []any{map[string]any{"name": "u", "user": map[string]any{"token": "token"}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := transport.ParseKubeconfig(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	a := musttest.Get(transport.ParseKubeconfig(text))(t)
 	a.Local = true
 	return a
 }

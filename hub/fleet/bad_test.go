@@ -19,6 +19,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 )
 
@@ -34,10 +35,7 @@ func silentServer(t *testing.T) []byte {
 // badNeighbors registers one member of each kind that cannot be connected.
 func badNeighbors(t *testing.T, namespace string) map[fleet.Key]reason.Reason {
 	t.Helper()
-	blackHole, err := net.Listen("tcp", "127.0.0.1:0") // never accepts
-	if err != nil {
-		t.Fatal(err)
-	}
+	blackHole := musttest.Get(net.Listen("tcp", "127.0.0.1:0"))(t) // never accepts
 	t.Cleanup(func() { _ = blackHole.Close() })
 	west := proxied(t, servers(t).Member("west"))
 	address := servers(t).Member("west").Proxy().Addr()
@@ -92,7 +90,7 @@ func TestBadMembersAreShownAndDelayNobody(t *testing.T) {
 	mended := fleet.Key{Fleet: "bad", Name: "unwatched"}
 	account(t, servers(t).Member("west"), "reader", enough) // the same token, with more rights
 	h.awaitMember(t, mended, "it may be watched", 10*time.Second, healthy)
-	must(t, h.client.Delete(t.Context(), getCluster(t, mended)))
+	musttest.Do(t, h.client.Delete(t.Context(), getCluster(t, mended)))
 	h.awaitMember(t, mended, "it is gone", retryPause, hasProblem(reason.Gone))
 	h.Forget(mended)
 	h.awaitForgotten(t, mended)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/skew"
 )
@@ -25,10 +26,9 @@ func dated(c lease.Clock, ahead *time.Duration) http.HandlerFunc {
 // ask asks for a Namespace, and waits for the answer.
 func ask(t *testing.T, via http.RoundTripper) {
 	t.Helper()
-	resp, err := (&http.Client{Transport: via}).Get("https://" + testKey.Identity() + ".invalid/api/v1/namespaces/a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := musttest.Get(
+		(&http.Client{Transport: via}).Get("https://" + testKey.Identity() + ".invalid/api/v1/namespaces/a"),
+	)(t)
 	_ = resp.Body.Close()
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/seal"
@@ -33,18 +34,14 @@ func TestMembersAreConnectedPinnedAndProbed(t *testing.T) {
 	if m.Priority != 100 || m.PriorityReason != "" || m.Identity() != "east.connect" {
 		t.Errorf("%+v", m)
 	}
-	kubeSystem, err := m.Writer().CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kubeSystem := musttest.Get(
+		m.Writer().CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{}),
+	)(t)
 	if m.UID != string(kubeSystem.UID) || getCluster(t, east).Annotations[v1alpha1.ClusterUIDAnnotation] != m.UID {
 		t.Errorf("UID %q is not that of kube-system, %q, or not pinned", m.UID, kubeSystem.UID)
 	}
-	probe, err := m.Writer().CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(),
-		"leasecast-hub-probe", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	probe := musttest.Get(m.Writer().CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(),
+		"leasecast-hub-probe", metav1.GetOptions{}))(t)
 	if _, managed := probe.Labels[v1alpha1.ManagedLabel]; managed || *probe.Spec.HolderIdentity != "hub-of-"+t.Name() {
 		t.Errorf("probe Lease: labels %v, holder %v", probe.Labels, *probe.Spec.HolderIdentity)
 	}
@@ -67,7 +64,7 @@ func TestAPinGetsItsProofThoughTheFirstWritesFail(t *testing.T) {
 	h.awaitMember(t, east, "it is pinned without a key", retryPause, connected)
 	h.refused.Store(2) // the Secret is seen twice: its metadata, and then its key
 	key := bytes.Repeat([]byte("k"), 32)
-	must(t, h.client.Create(t.Context(), &corev1.Secret{
+	musttest.Do(t, h.client.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "proved", Name: seal.SecretName}, Data: map[string][]byte{"key": key},
 	}))
 	m, _ := h.Member(east)
@@ -81,10 +78,7 @@ func TestAPinGetsItsProofThoughTheFirstWritesFail(t *testing.T) {
 }
 
 func TestHubIsReadyOnceItsFleetIsGranted(t *testing.T) {
-	user, err := servers(t).Hub().UserConfig("hub")
-	if err != nil {
-		t.Fatal(err)
-	}
+	user := musttest.Get(servers(t).Hub().UserConfig("hub"))(t)
 	h, mgr := newHubAs(t, user, "granted", true, manager.Options{})
 	h.start(t, mgr)
 	awaitReady := func(want string) {
@@ -103,9 +97,7 @@ func TestHubIsReadyOnceItsFleetIsGranted(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "hub"}},
 	}
 	bindings := direct(t, servers(t).Hub()).RbacV1().RoleBindings("granted")
-	if _, err := bindings.Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_ = musttest.Get(bindings.Create(t.Context(), binding, metav1.CreateOptions{}))(t)
 	awaitReady("<nil>")
 }
 
@@ -120,9 +112,7 @@ func TestCachesHoldNamespacesAndManagedLeasesOnly(t *testing.T) {
 		"foreign": nil,
 	} {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-		if _, err := leases.Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_ = musttest.Get(leases.Create(t.Context(), lease, metav1.CreateOptions{}))(t)
 		t.Cleanup(func() {
 			if err := leases.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
@@ -196,12 +186,5 @@ func TestLostMemberIsNoticedAndComesBack(t *testing.T) {
 	h.awaitMember(t, east, "east is healthy again", 10*time.Second, healthy)
 	if begun, ended := h.engaged.count(east); begun != 1 || ended != 0 {
 		t.Errorf("engaged %d times, ended %d times", begun, ended)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	e2e "github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/rights"
@@ -39,9 +40,7 @@ func hasRights(t *testing.T, s *e2e.Server, test string) bool {
 
 func installRights(t *testing.T, s *e2e.Server) {
 	t.Helper()
-	if err := ownRights(t.Name()).Install(t.Context(), direct(t, s)); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, ownRights(t.Name()).Install(t.Context(), direct(t, s)))
 }
 
 // describeRequest returns the verb and the end of the path, without what differs from hub to hub.
@@ -54,10 +53,7 @@ func describeRequest(r e2e.Request, test string) string {
 // requestsOf returns the requests of a test's hub since a time: those as its own user, and those as the administrator.
 func requestsOf(t *testing.T, s *e2e.Server, began time.Time) (own, bare []string) {
 	t.Helper()
-	requests, err := s.Requests()
-	if err != nil {
-		t.Fatal(err)
-	}
+	requests := musttest.Get(s.Requests())(t)
 	for _, r := range requests {
 		switch {
 		case r.Received.Before(began) || !strings.HasPrefix(r.Agent, "leasecast-hub"):
@@ -125,9 +121,7 @@ func TestRightsOfAnEarlierProcessAreUsedAtOnceAndRepairedLater(t *testing.T) {
 	server, k := servers(t).Member("east"), fleet.Key{Fleet: "left", Name: "east"}
 	installRights(t, server)
 	schemas := direct(t, server).FlowcontrolV1().FlowSchemas()
-	if err := schemas.Delete(t.Context(), ownRights(t.Name()).Name(), metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, schemas.Delete(t.Context(), ownRights(t.Name()).Name(), metav1.DeleteOptions{}))
 	began := time.Now()
 	h := startHub(t, "left", true)
 	register(t, server, "left", "100")
@@ -136,10 +130,7 @@ func TestRightsOfAnEarlierProcessAreUsedAtOnceAndRepairedLater(t *testing.T) {
 		_, err := schemas.Get(t.Context(), ownRights(t.Name()).Name(), metav1.GetOptions{})
 		return unless(err)
 	})
-	requests, err := server.Requests()
-	if err != nil {
-		t.Fatal(err)
-	}
+	requests := musttest.Get(server.Requests())(t)
 	watches := false
 	for _, r := range requests { // in their order
 		switch {
@@ -170,9 +161,7 @@ func TestStandbyWaitsForTheRightsAndInstallsNone(t *testing.T) {
 	})
 	installRights(t, server) // as the elected replica does
 	h.awaitMember(t, k, "the standby is warm", retryPause, func(m fleet.Member) bool { return m.Connected })
-	if err := ownRights(t.Name()).Remove(t.Context(), direct(t, server)); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, ownRights(t.Name()).Remove(t.Context(), direct(t, server)))
 	h.mayWrite.Store(true)
 	await(t, "the elected replica installs the rights again", retryPause, func() string {
 		if !hasRights(t, server, t.Name()) {
@@ -212,10 +201,7 @@ func TestRightsThatAreLostAreInstalledAgain(t *testing.T) {
 	h := startHub(t, "lost", true)
 	k := register(t, server, "lost", "100")
 	h.awaitMember(t, k, "east is healthy", retryPause, healthy)
-	was, err := rightsIn(t, server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := musttest.Get(rightsIn(t, server))(t)
 	admin, name, o := direct(t, server).RbacV1(), ownRights(t.Name()).Name(), metav1.DeleteOptions{}
 	without := func(resource string) error {
 		return editRole(t, server, func(rules []rbacv1.PolicyRule) (kept []rbacv1.PolicyRule) {
@@ -234,9 +220,7 @@ func TestRightsThatAreLostAreInstalledAgain(t *testing.T) {
 		"the role loses Leases":     func() error { return without("leases") },
 		"the role loses Namespaces": func() error { return without("namespaces") },
 	} {
-		if err := lose(); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, lose())
 		await(t, what+", and is back", retryPause, func() string {
 			m, _ := h.Member(k)
 			v := m.Health(patient)

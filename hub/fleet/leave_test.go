@@ -19,6 +19,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	e2e "github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
 )
@@ -118,7 +119,7 @@ func TestDeletedClusterStaysUntilForgotten(t *testing.T) {
 				})
 				h.awaitMember(t, east, "the move is seen", retryPause, func(m fleet.Member) bool { return m.DeleteForMove })
 			}
-			must(t, h.client.Delete(t.Context(), getCluster(t, east)))
+			musttest.Do(t, h.client.Delete(t.Context(), getCluster(t, east)))
 			h.awaitMember(t, east, "the Cluster is gone", retryPause, hasProblem(reason.Gone))
 			m, _ := h.Member(east)
 			if !m.Connected || whoami(t, m) != ownUser(t.Name()) || !m.Gone || m.DeleteForMove != moves {
@@ -143,8 +144,8 @@ func TestClusterMadeAgainIsPinnedByItsOwnKubeconfig(t *testing.T) {
 	h.awaitMember(t, k, "it is healthy", retryPause, healthy)
 	old, _ := h.Member(k)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Fleet, Name: k.Name + "-kubeconfig"}}
-	must(t, h.client.Delete(t.Context(), secret))
-	must(t, h.client.Delete(t.Context(), getCluster(t, k)))
+	musttest.Do(t, h.client.Delete(t.Context(), secret))
+	musttest.Do(t, h.client.Delete(t.Context(), getCluster(t, k)))
 	h.awaitMember(t, k, "the Cluster is gone", retryPause, func(m fleet.Member) bool { return m.Gone })
 
 	registerAs(t, k, nil)
@@ -216,9 +217,7 @@ func TestMembersAreEngagedWhenThisReplicaIsElected(t *testing.T) {
 		},
 	}
 	elections := direct(t, servers(t).Hub()).CoordinationV1().Leases("takeover")
-	if _, err := elections.Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_ = musttest.Get(elections.Create(t.Context(), other, metav1.CreateOptions{}))(t)
 	h, mgr := newHub(t, "takeover", true, manager.Options{
 		LeaderElection: true, LeaderElectionID: "hub", LeaderElectionNamespace: "takeover",
 		LeaseDuration: ptr.To(time.Minute),
@@ -238,7 +237,7 @@ func TestMembersAreEngagedWhenThisReplicaIsElected(t *testing.T) {
 		t.Error("east is engaged before the election")
 	}
 
-	must(t, elections.Delete(t.Context(), "hub", metav1.DeleteOptions{}))
+	musttest.Do(t, elections.Delete(t.Context(), "hub", metav1.DeleteOptions{}))
 	awaitEngaged(t, &h.engaged, east)
 	edit(t, west, func(c *clusterv1.Cluster) { c.Labels = map[string]string{v1alpha1.PriorityLabel: "50"} })
 	awaitEngaged(t, &h.engaged, west)
@@ -279,9 +278,7 @@ func (l *lastLook) Start(ctx context.Context) error {
 func TestMembersLeaveAfterTheControllersOfAHubThatStops(t *testing.T) {
 	h, mgr := newHub(t, "stops", true, manager.Options{})
 	controller := &lastLook{}
-	if err := mgr.Add(controller); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, mgr.Add(controller))
 	h.start(t, mgr)
 	east := register(t, servers(t).Member("east"), "stops", "100")
 	h.awaitMember(t, east, "east is connected", retryPause, healthy)

@@ -37,6 +37,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	e2e "github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
 )
@@ -58,10 +59,7 @@ var started atomic.Pointer[e2e.Fleet]
 
 func servers(t *testing.T) *e2e.Fleet {
 	t.Helper()
-	f, err := shared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := musttest.Get(shared())(t)
 	started.Store(f)
 	return f
 }
@@ -188,16 +186,9 @@ func newHubAs(
 			return next.RoundTrip(r)
 		})
 	})
-	mgr, err := mcmanager.New(admin, h.Provider, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.SetupWithManager(mgr); err != nil {
-		t.Fatal(err)
-	}
-	if err := mgr.Add(&h.engaged); err != nil {
-		t.Fatal(err)
-	}
+	mgr := musttest.Get(mcmanager.New(admin, h.Provider, o))(t)
+	musttest.Do(t, h.SetupWithManager(mgr))
+	musttest.Do(t, mgr.Add(&h.engaged))
 	h.client = hubClient(t)
 	makeNamespace(t, namespace)
 	return h, mgr
@@ -224,10 +215,7 @@ func (h *hub) start(t *testing.T, mgr mcmanager.Manager) {
 
 func hubClient(t *testing.T) client.Client {
 	t.Helper()
-	c, err := client.New(servers(t).Hub().AdminConfig(), client.Options{Scheme: newScheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := musttest.Get(client.New(servers(t).Hub().AdminConfig(), client.Options{Scheme: newScheme()}))(t)
 	return c
 }
 
@@ -325,9 +313,7 @@ func hasProblem(why reason.Reason) func(fleet.Member) bool {
 // register makes a Cluster for a server under its own name.
 func register(t *testing.T, s *e2e.Server, namespace, priority string) fleet.Key {
 	t.Helper()
-	if _, err := servers(t).RegisterMember(t.Context(), s, namespace, priority); err != nil {
-		t.Fatal(err)
-	}
+	_ = musttest.Get(servers(t).RegisterMember(t.Context(), s, namespace, priority))(t)
 	return fleet.Key{Fleet: namespace, Name: s.Name()}
 }
 
@@ -346,24 +332,17 @@ func registerAs(t *testing.T, k fleet.Key, kubeconfig []byte) {
 		},
 		Spec: clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}},
 	}
-	if err := hubClient(t).Create(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, hubClient(t).Create(t.Context(), c))
 }
 
 func setKubeconfig(t *testing.T, k fleet.Key, kubeconfig []byte) {
 	t.Helper()
-	if err := servers(t).SetKubeconfig(t.Context(), k.Fleet, k.Name, kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, servers(t).SetKubeconfig(t.Context(), k.Fleet, k.Name, kubeconfig))
 }
 
 func proxied(t *testing.T, s *e2e.Server) []byte {
 	t.Helper()
-	k, err := s.ProxiedKubeconfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := musttest.Get(s.ProxiedKubeconfig())(t)
 	return k
 }
 
@@ -373,30 +352,23 @@ func edit(t *testing.T, k fleet.Key, change func(*clusterv1.Cluster)) {
 	c := getCluster(t, k)
 	before := c.DeepCopy()
 	change(c)
-	if err := hubClient(t).Patch(t.Context(), c, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, hubClient(t).Patch(t.Context(), c, client.MergeFrom(before)))
 }
 
 func getCluster(t *testing.T, k fleet.Key) *clusterv1.Cluster {
 	t.Helper()
 	c := &clusterv1.Cluster{}
-	if err := hubClient(t).Get(t.Context(), client.ObjectKey{Namespace: k.Fleet, Name: k.Name}, c); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, hubClient(t).Get(t.Context(), client.ObjectKey{Namespace: k.Fleet, Name: k.Name}, c))
 	return c
 }
 
 // tokenKubeconfig is for a server that is known by its certificate.
 func tokenKubeconfig(t *testing.T, server string, root *x509.Certificate) []byte {
 	t.Helper()
-	k, err := e2e.Kubeconfig("test", &rest.Config{
+	k := musttest.Get(e2e.Kubeconfig("test", &rest.Config{
 		Host:            server,
 		BearerToken:     "token",
 		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Raw})},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return k
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	e2e "github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 )
 
@@ -38,28 +39,19 @@ var enough = []rbacv1.PolicyRule{
 // account makes a kubeconfig for a service account of a server, through its proxy.
 func account(t *testing.T, s *e2e.Server, name string, rules []rbacv1.PolicyRule) []byte {
 	t.Helper()
-	config, err := s.ServiceAccountConfig(t.Context(), "leasecast-test", name, rules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := musttest.Get(s.ServiceAccountConfig(t.Context(), "leasecast-test", name, rules))(t)
 	return kubeconfigOf(t, s, config)
 }
 
 func kubeconfigOf(t *testing.T, s *e2e.Server, config *rest.Config) []byte {
 	t.Helper()
-	k, err := e2e.Kubeconfig(s.Name(), s.ViaProxy(config))
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := musttest.Get(e2e.Kubeconfig(s.Name(), s.ViaProxy(config)))(t)
 	return k
 }
 
 func direct(t *testing.T, s *e2e.Server) *kubernetes.Clientset {
 	t.Helper()
-	c, err := kubernetes.NewForConfig(s.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := musttest.Get(kubernetes.NewForConfig(s.AdminConfig()))(t)
 	return c
 }
 
@@ -99,12 +91,9 @@ func awaitUser(t *testing.T, h *hub, k fleet.Key, user string) time.Duration {
 func managedLease(t *testing.T, s *e2e.Server) string {
 	t.Helper()
 	leases := direct(t, s).CoordinationV1().Leases(metav1.NamespaceDefault)
-	lease, err := leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+	lease := musttest.Get(leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "managed-", Labels: map[string]string{v1alpha1.ManagedLabel: "true"},
-	}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, metav1.CreateOptions{}))(t)
 	t.Cleanup(func() {
 		if err := leases.Delete(context.Background(), lease.Name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
@@ -148,10 +137,7 @@ func TestRotatedKubeconfigCountsWithoutANewCluster(t *testing.T) {
 		}
 	})
 	t.Run("another user by certificate, and the old one revoked", func(t *testing.T) {
-		config, err := server.UserConfig("third", "system:masters")
-		if err != nil {
-			t.Fatal(err)
-		}
+		config := musttest.Get(server.UserConfig("third", "system:masters"))(t)
 		revoke(t, server, "second")
 		setKubeconfig(t, east, kubeconfigOf(t, server, config))
 		t.Logf("renewals act for the new user after %v",
@@ -225,9 +211,7 @@ func TestBrokenRotationKeepsTheLastGood(t *testing.T) {
 	}
 	t.Run("the Secret is deleted", func(t *testing.T) {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "broken", Name: "east-kubeconfig"}}
-		if err := h.client.Delete(t.Context(), secret); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, h.client.Delete(t.Context(), secret))
 		h.awaitMember(t, east, "the reason is shown", rotationBound, hasProblem(reason.NoKubeconfig))
 		if m, _ := h.Member(east); !healthy(m) {
 			t.Errorf("the last good one is not in use: %+v", m.Health(thresholds))

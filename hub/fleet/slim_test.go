@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -126,18 +127,12 @@ func TestClusterWithAMegabyteOfLabelsKeepsItsPriority(t *testing.T) {
 
 func slimmed(t *testing.T, full *clusterv1.Cluster) *clusterv1.Cluster {
 	t.Helper()
-	kept, err := SlimCluster(full)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := musttest.Get(SlimCluster(full))(t)
 	return kept.(*clusterv1.Cluster)
 }
 
 func sizeOf(t *testing.T, o any) int {
 	t.Helper()
-	text, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := musttest.Get(json.Marshal(o))(t)
 	return len(text)
 }

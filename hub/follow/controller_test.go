@@ -28,6 +28,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/labelled"
 )
@@ -54,9 +55,7 @@ func (m members) Members(string) (all []fleet.Member) {
 // hub is a controller with these sets in namespace shop, each with a source of a role. It has east, which leads.
 func hub(t *testing.T, roles ...v1alpha1.ClusterRole) (*Controller, *clock, members) {
 	s := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(s); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, v1alpha1.AddToScheme(s))
 	var objects []client.Object
 	for _, role := range roles {
 		o := &v1alpha1.LeaderResourceSet{}
@@ -298,9 +297,7 @@ func TestACopiedLabelMarksNothing(t *testing.T) {
 // The members of a hub that stops leave after its controllers have stopped. None may wait for the other.
 func TestWatchesEndBeforeTheMembersLeave(t *testing.T) {
 	c, _, _ := hub(t)
-	if err := c.Engage(t.Context(), "fleet/east", nil); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, c.Engage(t.Context(), "fleet/east", nil))
 	east := c.members[fleet.Key{Fleet: "fleet", Name: "east"}]
 	east.inventory.tenants = func() *rest.Config { return &rest.Config{Host: "http://127.0.0.1:1"} }
 	if _, err := east.inventory.start(east.ended, ofConfigMaps); !errors.Is(err, errNotListed) {
@@ -389,9 +386,7 @@ func TestSourcesAreWatchedUntilTheLastSetOfAFleetIsGone(t *testing.T) {
 	for _, role := range []v1alpha1.ClusterRole{v1alpha1.RoleAll, v1alpha1.RoleLeader} {
 		set := &v1alpha1.LeaderResourceSet{}
 		set.Namespace, set.Name = "fleet", strings.ToLower(string(role))
-		if err := c.client.Delete(t.Context(), set); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, c.client.Delete(t.Context(), set))
 		c.forget(client.ObjectKeyFromObject(set))
 		if last := role == v1alpha1.RoleLeader; ended["fleet"] != last || ended["fleet2"] {
 			t.Errorf("after %s is gone, these have ended: %v", set.Name, ended)
@@ -448,9 +443,7 @@ func TestSetsAreWorkedOnInAClusterThatAnswers(t *testing.T) {
 			t.Errorf("%s: asked are %q", name, asked)
 		}
 		set := &v1alpha1.LeaderResourceSet{}
-		if err := c.client.Get(t.Context(), types.NamespacedName{Namespace: "fleet", Name: "all"}, set); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, c.client.Get(t.Context(), types.NamespacedName{Namespace: "fleet", Name: "all"}, set))
 		if got, err := c.reconcileIn(t.Context(), set, east); err != nil || got.RequeueAfter != test.want {
 			t.Errorf("%s: again in %v, %v; want %v", name, got.RequeueAfter, err, test.want)
 		}

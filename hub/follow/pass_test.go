@@ -22,6 +22,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
 
@@ -96,9 +97,7 @@ func passIn(t *testing.T, answer func(r *http.Request, body string) *apierrors.S
 	c, now, _ := hub(t, v1alpha1.RoleAll)
 	now.boot, c.MayWrite = time.Hour, func(string) bool { return true }
 	set := &v1alpha1.LeaderResourceSet{}
-	if err := c.client.Get(t.Context(), types.NamespacedName{Namespace: "fleet", Name: "all"}, set); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, c.client.Get(t.Context(), types.NamespacedName{Namespace: "fleet", Name: "all"}, set))
 	set.Spec.Prune, set.Spec.IntervalSeconds = ptr.To(false), 300
 	set.Annotations = map[string]string{v1alpha1.KindsAnnotation: "apps/v1/Deployment,v1/ConfigMap"}
 	in := c.state(set).inCluster("east")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 )
 
@@ -105,17 +106,13 @@ func TestStatusOfAnEarlierReplicaStands(t *testing.T) {
 	set.Namespace, set.Name, set.Spec.Namespace = "fleet", "set", "shop"
 	err := c.client.Create(t.Context(), set)
 	set.Status.Clusters = []v1alpha1.ClusterResources{east, has("west", 3, 0, "")} // west is gone since
-	if err := errors.Join(err, c.client.Status().Update(t.Context(), set)); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, errors.Join(err, c.client.Status().Update(t.Context(), set)))
 	c.Decided(shop, true)
 	name := client.ObjectKeyFromObject(set)
 	status := func() v1alpha1.LeaderResourceSetStatus {
 		t.Helper()
 		_, err := c.reconcileStatus(t.Context(), set)
-		if err := errors.Join(err, c.client.Get(t.Context(), name, set)); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, errors.Join(err, c.client.Get(t.Context(), name, set)))
 		return *set.Status.DeepCopy()
 	}
 	before := status()
@@ -188,15 +185,11 @@ func TestReadyAfter(t *testing.T) {
 		status := func() {
 			_, err := c.reconcileStatus(t.Context(), w.set)
 			generation := w.set.Generation
-			if err := errors.Join(err, c.client.Get(t.Context(), key, w.set)); err != nil {
-				t.Fatal(err)
-			}
+			musttest.Do(t, errors.Join(err, c.client.Get(t.Context(), key, w.set)))
 			is := meta.FindStatusCondition(w.set.Status.Conditions, v1alpha1.ConditionReady)
 			w.set.Generation, got = generation, fmt.Sprintf("%s %s %s", is.Status, is.Reason, is.Message)
 		}
-		if err := c.client.Get(t.Context(), key, w.set); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, c.client.Get(t.Context(), key, w.set))
 		w.set.Generation = 1
 		c.Decided(shop, true)
 		c.sources.watching[sourcesOf{"fleet", v1alpha1.SourceConfigMap}] = func() {}

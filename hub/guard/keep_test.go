@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
@@ -57,21 +58,12 @@ var edits = map[string]func(stored){
 // edited edits a policy and its binding, and reports whether a generation rose.
 func edited(t *testing.T, client *kubernetes.Clientset, name string, edit func(stored)) (changed bool) {
 	t.Helper()
-	s, err := read(t.Context(), client, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := musttest.Get(read(t.Context(), client, name))(t)
 	before := s.Policy.Generation + s.Binding.Generation
 	edit(s)
 	v1, o := client.AdmissionregistrationV1(), metav1.UpdateOptions{}
-	policy, err := v1.ValidatingAdmissionPolicies().Update(t.Context(), s.Policy, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	binding, err := v1.ValidatingAdmissionPolicyBindings().Update(t.Context(), s.Binding, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := musttest.Get(v1.ValidatingAdmissionPolicies().Update(t.Context(), s.Policy, o))(t)
+	binding := musttest.Get(v1.ValidatingAdmissionPolicyBindings().Update(t.Context(), s.Binding, o))(t)
 	return policy.Generation+binding.Generation > before
 }
 
@@ -81,10 +73,7 @@ func TestKeeper_RevertsEdits(t *testing.T) {
 	fence := fences(t, checkoutWrites, map[string]*state{ns: &westLeads})
 	objects := append(fence.Names(), guard.AnchorName, guard.Name, guard.RegistrationsName)
 	for _, name := range objects {
-		before, err := read(t.Context(), client, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := musttest.Get(read(t.Context(), client, name))(t)
 		restored := func(ctx context.Context) error {
 			if h.turn(ctx); h.Unguarded() != nil {
 				return h.Unguarded()
@@ -128,9 +117,7 @@ func TestKeeper_RevertsEdits(t *testing.T) {
 			"policy": v1.ValidatingAdmissionPolicies().Delete, "binding": v1.ValidatingAdmissionPolicyBindings().Delete,
 		} {
 			t.Run(name+"/its "+what+" is deleted", func(t *testing.T) {
-				if err := remove(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				musttest.Do(t, remove(t.Context(), name, metav1.DeleteOptions{}))
 				eventually(t, "it is restored", restored)
 			})
 		}
@@ -190,17 +177,13 @@ func TestRemove_LeavesOnlyFencesOfOtherHubsAndFleets(t *testing.T) {
 	other := hubOf(t).Options
 	other.Hub = "another"
 	for _, h := range []*guard.Keeper{guard.NewKeeper(other), newHub(client, "branch").Keeper} {
-		if err := h.Remove(t.Context(), true); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, h.Remove(t.Context(), true))
 		if _, err := read(t.Context(), client, fence.Names()[1]); err != nil {
 			t.Errorf("a fence of another hub or fleet: %v", err)
 		}
 	}
 	for range 2 { // what is missing counts as removed
-		if err := hubOf(t).Remove(t.Context(), true); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, hubOf(t).Remove(t.Context(), true))
 	}
 	verifySoon(t, client, guard.ErrNotEnforced)
 	for _, p := range guard.Policies() {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
@@ -42,9 +43,7 @@ func TestFence_IsInForceBeforeTheLeaseAndAfterIt(t *testing.T) {
 	h.wants(more, nil)
 	h.keeps(t, f, nil) // the namespace is terminating
 	mustSend(t, admin, ns, v1alpha1.DefaultLeaseName, "delete leases")
-	if err := admin.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, admin.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}))
 	eventually(t, "what is fenced can be deleted", func(ctx context.Context) error {
 		err := send(ctx, admin, ns, "others", "delete configmaps")
 		if apierrors.IsNotFound(err) {
@@ -67,9 +66,7 @@ func TestFence_LetsATerminatingNamespaceGo(t *testing.T) {
 			eventually(t, "it is fenced", func(ctx context.Context) error {
 				return expect(send(ctx, admin, ns, "a", free), before)
 			})
-			if err := admin.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			musttest.Do(t, admin.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}))
 			eventually(t, "the finalizer is removed", func(ctx context.Context) error {
 				return send(ctx, admin, ns, "a", free)
 			})
@@ -170,9 +167,7 @@ func TestFence_RejectsWhileAnAPIServerStarts(t *testing.T) {
 				}
 			}
 			eventually(t, "a write is rejected", more(1))
-			if err := server.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			musttest.Do(t, server.Restart(t.Context()))
 			eventually(t, "writes are rejected again", more(100))
 			if stop(); accepted.Load() > 0 {
 				t.Errorf("%d writes were accepted", accepted.Load())
@@ -193,16 +188,12 @@ func TestFence_EndsTheTermOfAStaleAPIServer(t *testing.T) {
 		`{"spec":{"holderIdentity":"east.fleet","acquireTime":%[1]q,"renewTime":%[1]q,"leaseDurationSeconds":12}}`,
 		now.UTC().Format(metav1.RFC3339Micro)))
 	answersSoon(t, client, ns, aConfig, allowed)
-	if err := server.PauseEtcd(); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, server.PauseEtcd())
 	t.Cleanup(func() { _ = server.ResumeEtcd() })
 	deadline := now.Add(lasts)
 	<-time.After(time.Until(deadline))
 	mustAnswer(t, client, ns, "after-the-term", aConfig, termIsOver)
-	if err := server.ResumeEtcd(); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, server.ResumeEtcd())
 	eventually(t, "what was written can be read", func(ctx context.Context) error {
 		all, err := client.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{})
 		for i := range all.Items {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
@@ -47,11 +48,8 @@ func allow(t *testing.T, namespace, label string) {
 		value = strconv.Quote(label)
 	}
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, v1alpha1.FencingLabel, value)
-	_, err := administrator(t).CoreV1().Namespaces().Patch(context.WithoutCancel(t.Context()), namespace,
-		types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	musttest.Get(administrator(t).CoreV1().Namespaces().Patch(context.WithoutCancel(t.Context()), namespace,
+		types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
 }
 
 // A lock can be taken and renewed where its cluster leads the policy's namespace, in the term, once it is open.
@@ -174,10 +172,9 @@ func TestScheduleFence_RejectsJobsOutsideTheTerm(t *testing.T) {
 			ns, job := newNamespace(t), "create jobs"
 			fences(t, allJobs, map[string]*state{ns: &test.lease})
 			if test.tick != 0 {
-				l, err := admin.CoordinationV1().Leases(ns).Get(t.Context(), v1alpha1.DefaultLeaseName, metav1.GetOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := musttest.Get(
+					admin.CoordinationV1().Leases(ns).Get(t.Context(), v1alpha1.DefaultLeaseName, metav1.GetOptions{}),
+				)(t)
 				at := l.Spec.AcquireTime.UTC().Truncate(time.Second).Add(test.tick).Format(time.RFC3339)
 				job += ` {"metadata":{"annotations":{"batch.kubernetes.io/cronjob-scheduled-timestamp":"` + at + `"}}}`
 			}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/leasecast/leasecast/config/member"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
@@ -43,10 +44,7 @@ func TestMain(m *testing.M) {
 func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 	t.Helper()
 	config.Timeout = patience
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := musttest.Get(kubernetes.NewForConfig(config))(t)
 	return client
 }
 
@@ -77,9 +75,7 @@ func onLeases(verbs ...string) rbacv1.PolicyRule {
 func hubRules(t *testing.T) []rbacv1.PolicyRule {
 	t.Helper()
 	var role rbacv1.ClusterRole
-	if err := yaml.UnmarshalStrict(member.HubRole, &role); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, yaml.UnmarshalStrict(member.HubRole, &role))
 	return role.Rules
 }
 
@@ -93,10 +89,7 @@ func accountConfig(t *testing.T, namespace, name string, rules ...rbacv1.PolicyR
 	t.Helper()
 	accounts.Lock() // parallel tests may create the same account, with the same rules
 	defer accounts.Unlock()
-	config, err := server.ServiceAccountConfig(t.Context(), namespace, name, rules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := musttest.Get(server.ServiceAccountConfig(t.Context(), namespace, name, rules))(t)
 	return config
 }
 
@@ -105,10 +98,7 @@ var accounts sync.Mutex
 // tenant is a user to whom RoleBindings give a ClusterRole in these namespaces.
 func tenant(t *testing.T, user, role string, namespaces ...string) *kubernetes.Clientset {
 	t.Helper()
-	config, err := server.UserConfig(user)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := musttest.Get(server.UserConfig(user))(t)
 	client := clientFor(t, config)
 	for _, ns := range namespaces {
 		binding := &rbacv1.RoleBinding{
@@ -116,10 +106,7 @@ func tenant(t *testing.T, user, role string, namespaces ...string) *kubernetes.C
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 		}
-		_, err := administrator(t).RbacV1().RoleBindings(ns).Create(t.Context(), binding, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		musttest.Get(administrator(t).RbacV1().RoleBindings(ns).Create(t.Context(), binding, metav1.CreateOptions{}))(t)
 		eventually(t, "the RoleBinding of "+user+" counts", func(ctx context.Context) error {
 			_, err := client.CoordinationV1().Leases(ns).List(ctx, metav1.ListOptions{})
 			return err
@@ -143,11 +130,8 @@ func newNamespace(t *testing.T) string {
 // newDoomedNamespace makes a namespace that the test deletes itself.
 func newDoomedNamespace(t *testing.T, prefix string) string {
 	t.Helper()
-	ns, err := administrator(t).CoreV1().Namespaces().Create(t.Context(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := musttest.Get(administrator(t).CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix}}, metav1.CreateOptions{}))(t)
 	return ns.Name
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // attempt is what a caller tries, after the reader has stored something: nothing, a Lease or a registration.
@@ -208,10 +209,7 @@ func versionOf(t *testing.T, ns, name string) string {
 func clears(t *testing.T, ns string) {
 	t.Helper()
 	admin, ctx := administrator(t), context.Background()
-	all, err := admin.CoordinationV1().Leases(ns).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := musttest.Get(admin.CoordinationV1().Leases(ns).List(ctx, metav1.ListOptions{}))(t)
 	for i := range all.Items {
 		requests := "delete leases"
 		if len(all.Items[i].Finalizers) > 0 {
@@ -328,15 +326,11 @@ func TestGuard_ReaderThatMayNoLongerWatchCannotConfirm(t *testing.T) {
 	mustSend(t, irma, ns, "reader-1", registered+" "+annotations("account", "irma", "namespaces", ns))
 	t.Cleanup(func() { clears(t, ns) })
 	bindings := admin.RbacV1().RoleBindings(ns)
-	if err := bindings.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, bindings.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	writes := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "writes-" + ns}, Rules: []rbacv1.PolicyRule{onLeases("get", "list", "update")},
 	}
-	if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), writes, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_ = musttest.Get(admin.RbacV1().ClusterRoles().Create(t.Context(), writes, metav1.CreateOptions{}))(t)
 	tenant(t, "irma", writes.Name, ns)
 	eventually(t, "the confirmation is rejected", func(ctx context.Context) error {
 		confirm := "update registrations " + renewal
@@ -352,9 +346,7 @@ func TestGuard_NamespaceIsDeletedWithItsLeases(t *testing.T) {
 	mustSend(t, admin, ns, "free", managed)
 	mustSend(t, admin, ns, "held", managed+` {"metadata":{"finalizers":["example.com/stay"]}}`)
 	mustSend(t, impersonating(t, server.AdminConfig(), reader), ns, "reader-1", registered)
-	if err := admin.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, admin.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}))
 	eventually(t, "everybody may delete the Lease", func(ctx context.Context) error {
 		return send(ctx, editor, ns, "held", "delete leases")
 	})

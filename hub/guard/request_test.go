@@ -20,6 +20,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/seal"
 )
@@ -298,9 +299,7 @@ func shows(t *testing.T, ns string, s state) {
 	if s.open != "" {
 		l.Annotations[v1alpha1.OpenLocksAnnotation] = s.open
 	}
-	if _, err := administrator(t).CoordinationV1().Leases(ns).Create(t.Context(), l, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_ = musttest.Get(administrator(t).CoordinationV1().Leases(ns).Create(t.Context(), l, metav1.CreateOptions{}))(t)
 }
 
 // policy is a LeadershipPolicy that fences this in these namespaces.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // recordOf is a record of east in an epoch, as one object.
@@ -47,7 +48,7 @@ func TestOlderRecordIsRestored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l, api := newTestLedger(t, nil)
 			if test.found != nil {
-				must(t, api.Create(t.Context(), test.found))
+				musttest.Do(t, api.Create(t.Context(), test.found))
 			}
 			e, _ := l.entry(shop)
 			e.known, e.recheck = test.known, true
@@ -82,7 +83,7 @@ func TestRecordOfAnotherHubIsReadForEveryDecision(t *testing.T) {
 		if !e.Moved || e.Restored || e.Record.Leader != "west" || live.n != i+1 {
 			t.Errorf("moved %v, restored %v, led by %s after %d reads", e.Moved, e.Restored, e.Record.Leader, live.n)
 		}
-		must(t, l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: strconv.Itoa(i)}))
+		musttest.Do(t, l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: strconv.Itoa(i)}))
 	}
 	for mark, want := range map[string]bool{"": false, "this": false, v1alpha1.NoHub: true} {
 		edit(t, l, api, func(s *v1alpha1.NamespaceLeaderSpec) { s.Hub = mark })

@@ -10,17 +10,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // A hub whose Clusters move takes its mark off its own records. It leaves another hub's alone.
 func TestRelinquishedRecords(t *testing.T) {
 	for mark, want := range map[string]string{"this": v1alpha1.NoHub, "": v1alpha1.NoHub, "another": "another"} {
 		l, api := newTestLedger(t, specOf(20, mark))
-		must(t, l.Relinquish(t.Context(), "fleet2"))
+		musttest.Do(t, l.Relinquish(t.Context(), "fleet2"))
 		if got := stored(t, api).Spec.Hub; got != mark {
 			t.Errorf("the mark %q is %q after another fleet has moved", mark, got)
 		}
-		must(t, l.Relinquish(t.Context(), shop.Namespace))
+		musttest.Do(t, l.Relinquish(t.Context(), shop.Namespace))
 		if got := stored(t, api).Spec; got.Hub != want || got.Leader != "east" {
 			t.Errorf("the mark %q becomes %q, want %q, and %q leads", mark, got.Hub, want, got.Leader)
 		}
@@ -85,7 +86,7 @@ func TestWhatIsTrackedOfANamespace(t *testing.T) {
 		claims := ""
 		l.Claims(fleet, func(namespace string, of Claim) { claims += namespace + ": " + of.Owner })
 		all, err := l.Cached(t.Context(), fleet)
-		must(t, err)
+		musttest.Do(t, err)
 		some := l.CachedOf(t.Context(), fleet, []string{"till", "shop"})
 		if claims != want || (len(all) == 1) != (want != "") || (len(some) == 1) != (want != "") {
 			t.Errorf("%s: claims %q, %d records, %d of those that are named", fleet, claims, len(all), len(some))

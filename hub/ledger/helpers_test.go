@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/tenure"
 )
@@ -51,12 +52,12 @@ func (oneElection) Update(context.Context, resourcelock.LeaderElectionRecord) er
 func newTestLedger(t *testing.T, spec *v1alpha1.NamespaceLeaderSpec) (*Ledger, client.WithWatch) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	must(t, v1alpha1.AddToScheme(scheme))
+	musttest.Do(t, v1alpha1.AddToScheme(scheme))
 	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.NamespaceLeader{}).Build()
 	if spec != nil {
 		o := NewRecord(shop)
 		o.Spec = *spec.DeepCopy()
-		must(t, api.Create(t.Context(), o))
+		musttest.Do(t, api.Create(t.Context(), o))
 	}
 	of := tenure.New(fixedClock(start), 6*time.Second)
 	lock := of.Lock(oneElection{said: resourcelock.LeaderElectionRecord{
@@ -64,19 +65,12 @@ func newTestLedger(t *testing.T, spec *v1alpha1.NamespaceLeaderSpec) (*Ledger, c
 		AcquireTime: metav1.NewTime(start.Wall.Add(-2 * time.Hour)), RenewTime: metav1.NewTime(start.Wall.Add(-time.Hour)),
 	}})
 	_, _, err := lock.Get(t.Context())
-	must(t, err)
+	musttest.Do(t, err)
 	mine := resourcelock.LeaderElectionRecord{HolderIdentity: "me", RenewTime: metav1.NewTime(start.Wall)}
-	must(t, lock.Update(t.Context(), mine))
+	musttest.Do(t, lock.Update(t.Context(), mine))
 	return New(&Options{
 		Client: api, Live: api, Tenure: of, Clock: after(time.Hour), HubID: "this",
 	}), api
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // eastLeads is the record of a term of east.
@@ -97,14 +91,14 @@ func specOf(epoch int64, hub string) *v1alpha1.NamespaceLeaderSpec {
 func persist(t *testing.T, l *Ledger, e *Entry, is Change) {
 	t.Helper()
 	_, err := l.Write(t.Context(), e, is)
-	must(t, err)
+	musttest.Do(t, err)
 }
 
 // take takes shop for a decision.
 func take(t *testing.T, l *Ledger) *Entry {
 	t.Helper()
 	e, err := l.Take(t.Context(), shop)
-	must(t, err)
+	musttest.Do(t, err)
 	return e
 }
 
@@ -113,7 +107,7 @@ func edit(t *testing.T, l *Ledger, api client.Client, change func(*v1alpha1.Name
 	t.Helper()
 	o := stored(t, api)
 	change(&o.Spec)
-	must(t, api.Update(t.Context(), o))
+	musttest.Do(t, api.Update(t.Context(), o))
 	l.Show(o, false)
 }
 
@@ -121,7 +115,7 @@ func edit(t *testing.T, l *Ledger, api client.Client, change func(*v1alpha1.Name
 func remove(t *testing.T, l *Ledger, api client.Client) {
 	t.Helper()
 	o := stored(t, api)
-	must(t, api.Delete(t.Context(), o))
+	musttest.Do(t, api.Delete(t.Context(), o))
 	l.Show(o, true)
 }
 
@@ -129,7 +123,7 @@ func remove(t *testing.T, l *Ledger, api client.Client) {
 func stored(t *testing.T, api client.Client) *v1alpha1.NamespaceLeader {
 	t.Helper()
 	o := &v1alpha1.NamespaceLeader{}
-	must(t, api.Get(t.Context(), shop, o))
+	musttest.Do(t, api.Get(t.Context(), shop, o))
 	return o
 }
 

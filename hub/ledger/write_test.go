@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/tenure"
 )
@@ -25,7 +26,7 @@ func TestRecordIsWrittenByCompareAndSwap(t *testing.T) {
 	l, api := newTestLedger(t, specOf(20, "this"))
 	e, o := take(t, l), stored(t, api)
 	o.Spec.Leader, o.Spec.Epoch = "west", 21
-	must(t, api.Update(t.Context(), o))
+	musttest.Do(t, api.Update(t.Context(), o))
 	written, err := l.Write(t.Context(), e, Change{Record: eastLeads(22), Persist: true})
 	if !apierrors.IsConflict(err) || written || stored(t, api).Spec.Epoch != 21 {
 		t.Errorf("written %v, error: %v, stored %+v", written, err, stored(t, api).Spec)
@@ -40,7 +41,7 @@ func TestRemovedOrder(t *testing.T) {
 		annotate := func(to string) {
 			o := stored(t, api)
 			o.Annotations = map[string]string{v1alpha1.MoveToAnnotation: to, v1alpha1.MoveReasonAnnotation: "words", "a": "b"}
-			must(t, api.Update(t.Context(), o))
+			musttest.Do(t, api.Update(t.Context(), o))
 		}
 		annotate("west")
 		e := take(t, l)
@@ -166,7 +167,7 @@ func TestRecordThatThisHubWritesHasItsOwnUID(t *testing.T) {
 			l, api := newTestLedger(t, specOf(20, test.hub))
 			o := stored(t, api)
 			o.UID, o.Annotations = "own", map[string]string{v1alpha1.RecordAnnotation: "copied"}
-			must(t, api.Update(t.Context(), o))
+			musttest.Do(t, api.Update(t.Context(), o))
 			e := take(t, l)
 			change := Change{Record: eastLeads(21), Persist: true, TakesOver: test.takesOver}
 			logged := ""
@@ -245,7 +246,7 @@ func TestRecordIsReadLiveOnce(t *testing.T) {
 	if len(e.Changes) != 1 || e.Changes[0].Epoch != 21 || e.Changes[0].Message != "an upgrade" {
 		t.Errorf("changes for the status: %+v", e.Changes)
 	}
-	must(t, l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: "new"}))
+	musttest.Do(t, l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: "new"}))
 	if o := stored(t, api); l.Show(o, false) || len(e.Changes) > 0 {
 		t.Error("its own write is a change")
 	}
@@ -313,7 +314,7 @@ func TestMetadataOfARecordStaysWhereItIs(t *testing.T) {
 			o.Annotations = map[string]string{v1alpha1.FrozenUntilAnnotation: "2026", "example.com/by": "people"}
 			o.Finalizers, o.OwnerReferences = []string{"example.com/keep"}, []metav1.OwnerReference{{Name: "owner", UID: "1"}}
 			o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
-			must(t, api.Update(t.Context(), o))
+			musttest.Do(t, api.Update(t.Context(), o))
 			for _, epoch := range []int64{21, 22} {
 				e := take(t, l)
 				persist(t, l, e, Change{Record: eastLeads(epoch), Persist: true})
@@ -342,7 +343,7 @@ func TestStatusOfARecordThatOthersHaveChangedHasItReadAgain(t *testing.T) {
 	} {
 		l, api := newTestLedger(t, specOf(20, "this"))
 		e := take(t, l)
-		must(t, change(api, stored(t, api)))
+		musttest.Do(t, change(api, stored(t, api)))
 		if err := l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: "new"}); err != nil || !e.recheck {
 			t.Errorf("%s: %v; the record is read again: %v", name, err, e.recheck)
 		}
@@ -354,7 +355,7 @@ func TestAListOfDecisionsIsWrittenWhereThereIsNone(t *testing.T) {
 	l, api := newTestLedger(t, specOf(20, "this"))
 	write := func(decisions []v1alpha1.ClusterDecision) (version string) {
 		status := v1alpha1.NamespaceLeaderStatus{Message: "nobody leads", Decisions: decisions}
-		must(t, l.WriteStatus(t.Context(), take(t, l), status))
+		musttest.Do(t, l.WriteStatus(t.Context(), take(t, l), status))
 		return stored(t, api).ResourceVersion
 	}
 	older := write(nil)
@@ -371,7 +372,7 @@ func TestStatusNamesItsGeneration(t *testing.T) {
 	e.Object = e.Object.DeepCopy()
 	e.Object.Generation = 3
 	s := v1alpha1.NamespaceLeaderStatus{Conditions: []metav1.Condition{{Type: "Ready", Status: "True", Reason: "Elected"}}}
-	must(t, l.WriteStatus(t.Context(), e, s))
+	musttest.Do(t, l.WriteStatus(t.Context(), e, s))
 	if s := stored(t, api).Status; s.ObservedGeneration != 3 || s.Conditions[0].ObservedGeneration != 3 {
 		t.Errorf("%+v", s)
 	}

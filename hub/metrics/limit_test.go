@@ -8,6 +8,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/util/flowcontrol"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // Each token that is let through costs a TokenReview on the management cluster.
@@ -23,11 +25,8 @@ func TestTokensAreLimited(t *testing.T) {
 	}
 	clock := clocktesting.NewFakePassiveClock(start)
 	limiter := flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewsPerSecond, reviewsAtOnce, clock)
-	handler, err := limited(asks, limiter)(logr.Discard(),
-		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	handler := musttest.Get(limited(asks, limiter)(logr.Discard(),
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })))(t)
 	get := func(token string) int {
 		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 		if token != "" {

@@ -19,6 +19,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/controller"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/skew"
@@ -67,9 +68,7 @@ func newMetrics(t *testing.T, objects ...client.Object) (*Metrics, *world) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, add(scheme))
 	}
 	w := &world{serves: true, members: []fleet.Member{{Key: east, Problem: fleet.Problem{Reason: reason.Unreachable}}}}
 	m := New(Options{Version: "v1.2.3", Clock: &clock{}, Elected: func() bool { return true }})
@@ -87,10 +86,7 @@ func series(t *testing.T, c prometheus.Collector) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := musttest.Get(registry.Gather())(t)
 	all := map[string]float64{}
 	for _, f := range families {
 		for _, s := range f.Metric {
@@ -235,9 +231,7 @@ func watched(t *testing.T, m *Metrics) *controllertest.FakeInformer {
 	m.informers = informers
 	err := m.watch(t.Context())
 	records, findErr := informers.FakeInformerFor(t.Context(), &v1alpha1.NamespaceLeader{})
-	if err := errors.Join(err, findErr); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, errors.Join(err, findErr))
 	return records
 }
 

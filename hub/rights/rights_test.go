@@ -20,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/rights"
 )
@@ -41,10 +42,7 @@ func TestMain(m *testing.M) {
 func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 	t.Helper()
 	config.Timeout = patience
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := musttest.Get(kubernetes.NewForConfig(config))(t)
 	return client
 }
 
@@ -65,9 +63,7 @@ func eventually(t *testing.T, what string, condition func(ctx context.Context) e
 func installed(t *testing.T) (admin, hub *kubernetes.Clientset) {
 	t.Helper()
 	admin, config := clientFor(t, member.AdminConfig()), member.AdminConfig()
-	if err := own.Install(t.Context(), admin); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, own.Install(t.Context(), admin))
 	config.Impersonate.UserName = own.User()
 	hub = clientFor(t, config)
 	eventually(t, "the rights count", func(ctx context.Context) error {
@@ -79,12 +75,9 @@ func installed(t *testing.T) (admin, hub *kubernetes.Clientset) {
 
 func TestIsAdministrator_OfClusterAPIsKubeconfigOnly(t *testing.T) {
 	admin, hub := installed(t)
-	prepared, err := member.ServiceAccountConfig(t.Context(), "prepared", "hub", []rbacv1.PolicyRule{
+	prepared := musttest.Get(member.ServiceAccountConfig(t.Context(), "prepared", "hub", []rbacv1.PolicyRule{
 		{APIGroups: []string{"*"}, Resources: []string{"leases"}, Verbs: []string{"*"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	hardened := kubernetesfake.NewClientset()
 	hardened.PrependReactor("create", "selfsubjectaccessreviews",
 		func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -146,20 +139,13 @@ func TestUser_DoesTheHubsWorkAndNoMore(t *testing.T) {
 func TestInstall_RevertsEditsAndKeepsAdditions(t *testing.T) {
 	admin, _ := installed(t)
 	roles := admin.RbacV1().ClusterRoles()
-	role, err := roles.Get(t.Context(), own.Name(), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	role := musttest.Get(roles.Get(t.Context(), own.Name(), metav1.GetOptions{}))(t)
 	want := len(role.Rules)
 	role.Rules = role.Rules[:1]
 	role.Annotations = map[string]string{"example.com/note": "seen"}
-	if _, err := roles.Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := own.Install(t.Context(), admin); err != nil {
-		t.Fatal(err)
-	}
-	role, err = roles.Get(t.Context(), own.Name(), metav1.GetOptions{})
+	_ = musttest.Get(roles.Update(t.Context(), role, metav1.UpdateOptions{}))(t)
+	musttest.Do(t, own.Install(t.Context(), admin))
+	role, err := roles.Get(t.Context(), own.Name(), metav1.GetOptions{})
 	if err != nil || len(role.Rules) != want || role.Annotations["example.com/note"] != "seen" {
 		t.Errorf("%+v, %v", role, err)
 	}
@@ -169,13 +155,9 @@ func TestInstall_RevertsEditsAndKeepsAdditions(t *testing.T) {
 func TestRemove_LeavesTheRightsOfOtherHubs(t *testing.T) {
 	other := rights.Of("management-cluster/other-system")
 	admin, hub := installed(t)
-	if err := other.Install(t.Context(), admin); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, other.Install(t.Context(), admin))
 	for range 2 { // what is missing counts as removed
-		if err := other.Remove(t.Context(), admin); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, other.Remove(t.Context(), admin))
 	}
 	get := metav1.GetOptions{}
 	for name, left := range map[string]bool{own.Name(): true, other.Name(): false} {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -128,10 +129,7 @@ func TestSealIsTheSameInEveryVersion(t *testing.T) {
 func TestKeyIsNeverPrinted(t *testing.T) {
 	loaded := seal.Seal{Key: sealKey}
 	for _, value := range []any{sealKey, struct{ Key seal.Key }{sealKey}, []seal.Key{sealKey}, loaded, &loaded} {
-		text, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := musttest.Get(json.Marshal(value))(t)
 		texts := []string{string(text)}
 		for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X"} {
 			texts = append(texts, fmt.Sprintf(format, value))

@@ -14,6 +14,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/assign"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
@@ -188,10 +189,7 @@ func TestMemberOfAMoveThatIsGivenUp(t *testing.T) {
 			pass(3 * time.Second)
 		}
 		leases := r.Client.CoordinationV1().Leases(shopLease.Namespace)
-		l, err := leases.Get(t.Context(), shopLease.Name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := musttest.Get(leases.Get(t.Context(), shopLease.Name, metav1.GetOptions{}))(t)
 		if c, _ := wire.Read(l); c.Hub != row.mark {
 			t.Errorf("the Lease carries the mark %q, want %q", c.Hub, row.mark)
 		}

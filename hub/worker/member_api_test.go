@@ -32,6 +32,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // memberAPI is as much of a member's API server as a hub writes to. It keeps objects by their paths.
@@ -102,10 +104,7 @@ func (a *memberAPI) shows(change func(*memberAPI)) {
 // client reaches the member.
 func (a *memberAPI) client(t *testing.T) kubernetes.Interface {
 	t.Helper()
-	c, err := kubernetes.NewForConfigAndClient(a.GetConfig(), a.GetHTTPClient())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := musttest.Get(kubernetes.NewForConfigAndClient(a.GetConfig(), a.GetHTTPClient()))(t)
 	return c
 }
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/labelled"
@@ -40,9 +41,7 @@ func requiring(t *testing.T, names ...string) (*Worker, *requiredObjects, *chang
 	o := newRequiredObjects(ofDeployments, func() {})
 	t.Cleanup(o.unread.ShutDown)
 	w.required.of[ofDeployments] = o
-	if err := w.required.noteList(o, listed(names...)); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, w.required.noteList(o, listed(names...)))
 	return w, o, c
 }
 
@@ -141,9 +140,7 @@ func TestRequired_IsBounded(t *testing.T) {
 		w, o, _ := requiring(t)
 		for i := range 2 * maxRequired {
 			for _, how := range []watch.EventType{watch.Deleted, watch.Added, watch.Deleted} {
-				if err := w.required.note(o, how, &listed(fmt.Sprintf("n%d/a=1", i))[0]); err != nil {
-					t.Fatal(err)
-				}
+				musttest.Do(t, w.required.note(o, how, &listed(fmt.Sprintf("n%d/a=1", i))[0]))
 			}
 		}
 		if o.n != 0 || len(o.of) != 0 || o.unread.Len() != 0 {
@@ -158,9 +155,7 @@ func TestRequired_IsBounded(t *testing.T) {
 			t.Errorf("%d are kept, %v", o.n, err)
 		}
 		for range 100 {
-			if err := w.required.note(o, watch.Modified, &listed("shop/7=2")[0]); err != nil {
-				t.Fatal(err)
-			}
+			musttest.Do(t, w.required.note(o, watch.Modified, &listed("shop/7=2")[0]))
 		}
 		began := time.Now()
 		if namespace, _ := o.unread.Get(); namespace != "shop" || time.Since(began) != namespacePause || o.unread.Len() != 0 {

@@ -19,6 +19,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/assign"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
@@ -119,10 +120,7 @@ func TestRun_ReadsTheMemberAndWatchesIt(t *testing.T) {
 		if p := r.Publisher(); p == nil || !p.Initial().Read || !slices.Contains(r.enqueued(), "") || r.Unguarded() != nil {
 			t.Fatalf("it has not read the member; the guard: %v", r.Unguarded())
 		}
-		informer, err := r.east.informers.FakeInformerFor(t.Context(), &coordinationv1.Lease{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		informer := musttest.Get(r.east.informers.FakeInformerFor(t.Context(), &coordinationv1.Lease{}))(t)
 		informer.Add(managedLease("till"))
 		if !slices.Contains(r.enqueued(), "till") || len(r.Publisher().LeasesIn("till")) != 1 {
 			t.Error("it misses what the cache shows")

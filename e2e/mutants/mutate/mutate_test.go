@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // module is a module of its own with one file, and with package chosen as this one has it.
 func module(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
-	source := harness.Get(os.ReadFile("../chosen/chosen.go"))(t)
+	source := musttest.Get(os.ReadFile("../chosen/chosen.go"))(t)
 	for path, content := range map[string]string{
 		"go.mod":                           "module github.com/leasecast/leasecast\n\ngo 1.26\n",
 		"e2e/mutants/chosen/chosen.go":     string(source),
@@ -22,8 +22,8 @@ func module(t *testing.T, text string) string {
 		"subject/subject_internal_test.go": "package subject\n",
 	} {
 		path = filepath.Join(dir, path)
-		harness.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		harness.Must(t, os.WriteFile(path, []byte(content), 0o600))
+		musttest.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		musttest.Do(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	return dir
 }
@@ -32,7 +32,7 @@ func module(t *testing.T, text string) string {
 func changes(t *testing.T, imports, body string) []string {
 	t.Helper()
 	dir := module(t, "package subject\n"+imports+"\n"+body+"\n")
-	made := harness.Get(Make(t.Context(), dir, "./subject"))(t)
+	made := musttest.Get(Make(t.Context(), dir, "./subject"))(t)
 	var all []string
 	for _, m := range made.All {
 		_, change, _ := strings.Cut(m.Name, ": ")

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // pagedServer is an API server that does not stream lists. It answers three pages of one Secret each.
@@ -51,12 +53,9 @@ func pagedServer(t *testing.T, listed func(limit, version string)) *rest.Config 
 
 func TestAnAPIServerThatStreamsNoListIsReadByPages(t *testing.T) {
 	var limits, versions []string
-	client, err := metadata.NewForConfig(pagedServer(t, func(limit, version string) {
+	client := musttest.Get(metadata.NewForConfig(pagedServer(t, func(limit, version string) {
 		limits, versions = append(limits, limit), append(versions, version)
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	})))(t)
 	seen := 0
 	reduce := func(full *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
 		if seen++; len(limits) != seen { // each page has one Secret
@@ -64,10 +63,7 @@ func TestAnAPIServerThatStreamsNoListIsReadByPages(t *testing.T) {
 		}
 		return reduced(full)
 	}
-	informer, err := NewInformer(client, corev1.SchemeGroupVersion.WithResource("secrets"), "a", reduce, slim)
-	if err != nil {
-		t.Fatal(err)
-	}
+	informer := musttest.Get(NewInformer(client, corev1.SchemeGroupVersion.WithResource("secrets"), "a", reduce, slim))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); informer.RunWithContext(ctx) }()

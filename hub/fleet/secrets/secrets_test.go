@@ -23,6 +23,8 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
+
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // world is an API server, and who listens to a Store.
@@ -50,9 +52,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		scheme := metadatafake.NewTestScheme()
-		if err := metav1.AddMetaToScheme(scheme); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, metav1.AddMetaToScheme(scheme))
 		w := &world{
 			user:     "system:serviceaccount:leasecast-system:leasecast-hub",
 			wanted:   true,
@@ -165,9 +165,7 @@ func (w *world) put(t *testing.T, s *corev1.Secret) {
 func (w *world) remove(t *testing.T, name string) {
 	t.Helper()
 	for _, from := range []clienttesting.ObjectTracker{w.api.Tracker(), w.metadata.Tracker()} {
-		if err := from.Delete(resource, "a", name); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, from.Delete(resource, "a", name))
 	}
 }
 

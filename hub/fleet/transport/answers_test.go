@@ -23,6 +23,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/utils/clock"
 
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet/wake"
 )
 
@@ -139,9 +140,7 @@ func TestHonestAnswersSayTheSameAsBefore(t *testing.T) {
 	for len(body) > 0 {
 		length := binary.BigEndian.Uint32(body)
 		var e metav1.WatchEvent
-		if err := e.Unmarshal(body[prefix : prefix+length]); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, e.Unmarshal(body[prefix:prefix+length]))
 		ns, ok := decoded(t, e.Object.Raw).(*corev1.Namespace)
 		if !ok {
 			t.Fatalf("%s shows %q", e.Type, e.Object.Raw)
@@ -256,9 +255,7 @@ func TestAFloodIsReadAtAPace(t *testing.T) {
 		e.from = bufio.NewReader(e.paced)
 		began, n := time.Now(), 0
 		for time.Since(began) < 10*time.Second {
-			if _, err := io.CopyN(io.Discard, e, int64(len(one))); err != nil {
-				t.Fatal(err)
-			}
+			_ = musttest.Get(io.CopyN(io.Discard, e, int64(len(one))))(t)
 			n++
 		}
 		if most := (paceBurst + 10*paceRate) / (objectCost + len(one)); n > most || n < most*3/4 {
@@ -303,10 +300,7 @@ func TestWhatAMemberSaysIsCleanedWhereverItSaysIt(t *testing.T) {
 		Details: &metav1.StatusDetails{Name: hostile, Kind: hostile, Group: hostile, RetryAfterSeconds: 3600,
 			Causes: []metav1.StatusCause{{Message: hostile, Field: hostile, Type: metav1.CauseType(hostile)}}},
 	}
-	inJSON, err := json.Marshal(status)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inJSON := musttest.Get(json.Marshal(status))(t)
 	for name, tc := range map[string]struct {
 		query, contentType string
 		code               int

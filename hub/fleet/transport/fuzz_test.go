@@ -9,6 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // FuzzSieve has whatever a member sends sieved. What is kept is no larger, can be decoded, and loses nothing more in a
@@ -56,9 +58,7 @@ func FuzzCleanStatus(f *testing.F) {
 			text := string(cleaned)
 			if cleanType == jsonType {
 				var s metav1.Status
-				if err := json.Unmarshal(cleaned, &s); err != nil {
-					t.Fatal(err)
-				}
+				musttest.Do(t, json.Unmarshal(cleaned, &s))
 				text = s.Message + string(s.Reason)
 			}
 			if strings.Contains(text, secretText) || strings.ContainsAny(text, "\x00\x1b\n\r\u202e") ||

@@ -12,6 +12,8 @@ import (
 	"math/big"
 	"testing"
 	"time"
+
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // number is an odd number of so many bits.
@@ -23,47 +25,35 @@ func number(bits int) *big.Int {
 // rsaCertificate is a certificate in PEM for an RSA key with a modulus.
 func rsaCertificate(t *testing.T, n *big.Int) []byte {
 	t.Helper()
-	issuer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	issuer := musttest.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &rsa.PublicKey{N: n, E: 65537}, issuer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := musttest.Get(x509.CreateCertificate(rand.Reader, template, template, &rsa.PublicKey{N: n, E: 65537}, issuer))(t)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 // rsaKey is a private key in PKCS #1, with the parts that have so many bits and no others.
 func rsaKey(t *testing.T, n, d, p, q int) []byte {
 	t.Helper()
-	der, err := asn1.Marshal(struct {
+	der := musttest.Get(asn1.Marshal(struct {
 		Version int
 		N       *big.Int
 		E       int
 		D, P, Q *big.Int
-	}{0, number(n), 65537, number(d), number(p), number(q)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}{0, number(n), 65537, number(d), number(p), number(q)}))(t)
 	return der
 }
 
 // inPKCS8 wraps a key of PKCS #1.
 func inPKCS8(t *testing.T, key []byte) []byte {
 	t.Helper()
-	der, err := asn1.Marshal(struct {
+	der := musttest.Get(asn1.Marshal(struct {
 		Version   int
 		Algorithm pkix.AlgorithmIdentifier
 		Key       []byte
 	}{0, pkix.AlgorithmIdentifier{
 		Algorithm:  asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1},
 		Parameters: asn1.NullRawValue,
-	}, key})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, key}))(t)
 	return der
 }
 
@@ -74,10 +64,7 @@ func inPEM(der []byte) []byte {
 
 // Whoever computes with the large ones of these keys takes minutes or hours.
 func TestWhichKeysAreUsed(t *testing.T) {
-	own, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := musttest.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	ownCert := rsaCertificate(t, own.N)
 	const none, large = "no PEM certificate with its key", "RSA key of more than 4096 bits"
 	for name, tc := range map[string]struct {

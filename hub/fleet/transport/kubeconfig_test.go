@@ -15,6 +15,8 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // secretText stands for what must never be shown.
@@ -23,24 +25,15 @@ const secretText = "s3cret-d0-n0t-show"
 // selfSigned makes a certificate and its key in PEM.
 func selfSigned(t testing.TB) (cert, key []byte) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := musttest.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
 		Subject:      pkix.Name{CommonName: "test"},
 		NotAfter:     time.Now().Add(time.Hour),
 		IsCA:         true, BasicConstraintsValid: true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := musttest.Get(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private))(t)
+	der8 := musttest.Get(x509.MarshalPKCS8PrivateKey(private))(t)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der8})
 }
@@ -67,10 +60,7 @@ func kubeconfig(t testing.TB, change func(*kubeFile)) []byte {
 	if change != nil {
 		change(k)
 	}
-	data, err := clientcmd.Write(k.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := musttest.Get(clientcmd.Write(k.Config))(t)
 	return data
 }
 

@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 func TestWhichAddressesAreDialled(t *testing.T) {
@@ -48,12 +50,9 @@ func TestANameOfThisMachineIsNotDialled(t *testing.T) {
 	defer s.Close()
 	for _, host := range []string{"localhost", "127.0.0.1"} {
 		url := strings.Replace(s.URL, "127.0.0.1", host, 1)
-		server, err := parseServer(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		server := musttest.Get(parseServer(url))(t)
 		target := NewTarget(Access{server: server, token: "a-token-that-is-long-enough"}, nil)
-		_, err = identify(t.Context(), target)
+		_, err := identify(t.Context(), target)
 		if err == nil || !strings.Contains(err.Error(), "--allow-local-addresses") || reached {
 			t.Errorf("%s: %v; reached: %v", host, err, reached)
 		}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"testing"
+
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // Objects of any kind are read in JSON, each within a bound.
@@ -28,10 +30,9 @@ func TestAPlainObjectIsBounded(t *testing.T) {
 		l := newTestTransport()
 		s := apiServer(t, true, says(test.contentType, test.body))
 		l.Lead(targetTo(t, accessTo(t, s, "", secretText), nil))
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://east.prod.invalid"+test.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := musttest.Get(
+			http.NewRequestWithContext(t.Context(), http.MethodGet, "https://east.prod.invalid"+test.path, nil),
+		)(t)
 		req.Header.Set("Accept", test.accept)
 		resp, err := l.Tenants().RoundTrip(req)
 		if !errors.Is(err, test.want) {

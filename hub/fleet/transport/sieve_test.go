@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/e2e/hostile/worst"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // marshaler is what Kubernetes encodes in protobuf.
@@ -57,10 +58,7 @@ func decoded(t testing.TB, body []byte) kruntime.Object {
 // objectOf is a new object of a kind.
 func objectOf(t testing.TB, q question) kruntime.Object {
 	t.Helper()
-	gv, err := schema.ParseGroupVersion(q.apiVersion)
-	if err != nil {
-		t.Fatal(err)
-	}
+	gv := musttest.Get(schema.ParseGroupVersion(q.apiVersion))(t)
 	name := q.name
 	if q.list {
 		name += "List"
@@ -68,10 +66,7 @@ func objectOf(t testing.TB, q question) kruntime.Object {
 	if q.list && !scheme.Scheme.Recognizes(gv.WithKind(name)) {
 		name = q.name // there is no list of these
 	}
-	o, err := scheme.Scheme.New(gv.WithKind(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := musttest.Get(scheme.Scheme.New(gv.WithKind(name)))(t)
 	return o
 }
 
@@ -139,10 +134,7 @@ func fill(v reflect.Value, depth int) {
 // sievedAs is what is left of an object that is answered for a kind.
 func sievedAs[T kruntime.Object](t *testing.T, q question, o marshaler) T {
 	t.Helper()
-	body, err := receipt{question: q}.sieveAll(t, enclose(q.apiVersion, q.name, marshalled(o)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := musttest.Get(receipt{question: q}.sieveAll(t, enclose(q.apiVersion, q.name, marshalled(o))))(t)
 	got, ok := decoded(t, body).(T)
 	if !ok {
 		t.Fatalf("it became a %T", decoded(t, body))
@@ -190,10 +182,7 @@ func TestTheMetadataOfPoliciesKeepsTheirMarks(t *testing.T) {
 		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			Name: "text", UID: "text", Generation: 7, Labels: marks, Annotations: marks,
 		}}
-		body, err := receipt{question: q}.sieveAll(t, enclose(q.apiVersion, q.name, marshalled(o)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := musttest.Get(receipt{question: q}.sieveAll(t, enclose(q.apiVersion, q.name, marshalled(o))))(t)
 		if n := bytes.Count(body, []byte("leasecast.dev/mark")); n != 2 {
 			t.Errorf("%s: %d of the label and the annotation are left in %q", path, n, body)
 		}
@@ -233,10 +222,7 @@ func TestTheWorstOfEachTypeDecodesToLittle(t *testing.T) {
 	asked[deployments] = kind{apiVersion: "apps/v1", name: "Deployment"}
 	types := scheme.Scheme.AllKnownTypes()
 	for path, k := range asked {
-		gv, err := schema.ParseGroupVersion(k.apiVersion)
-		if err != nil {
-			t.Fatal(err)
-		}
+		gv := musttest.Get(schema.ParseGroupVersion(k.apiVersion))(t)
 		for _, q := range []question{ask(path), askAs(t, path, protobufType+";"+onlyMetadata)} {
 			if q.name == "" {
 				continue // a request that is not sent
@@ -261,10 +247,7 @@ func askAs(t *testing.T, path, accept string) question {
 	t.Helper()
 	req := httptest.NewRequest(http.MethodGet, "http://east"+path, nil)
 	req.Header.Set("Accept", accept)
-	q, err := questionOf(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := musttest.Get(questionOf(req))(t)
 	return q
 }
 

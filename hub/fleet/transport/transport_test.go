@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/proxy"
 	"github.com/leasecast/leasecast/hub/fleet/wake"
 )
@@ -39,16 +40,10 @@ func apiServer(t *testing.T, http2 bool, handler http.HandlerFunc) *httptest.Ser
 
 func accessTo(t *testing.T, s *httptest.Server, path, token string) Access {
 	t.Helper()
-	u, err := parseServer(s.URL + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := musttest.Get(parseServer(s.URL + path))(t)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	e := endpoint{address: s.URL + path, ca: string(ca)}
-	a, err := Access{endpoint: e, Local: true, server: u, token: token}.parseKeys()
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := musttest.Get(Access{endpoint: e, Local: true, server: u, token: token}.parseKeys())(t)
 	return a
 }
 
@@ -157,10 +152,9 @@ func TestRequestsReachTheTarget(t *testing.T) {
 			l := newTestTransport()
 			tg := targetTo(t, accessTo(t, s, tc.prefix, "t0ken"), nil)
 			l.Lead(tg)
-			resp, err := (&http.Client{Transport: l.Renewals()}).Get("https://east.prod.invalid/api/v1/namespaces" + tc.path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp := musttest.Get(
+				(&http.Client{Transport: l.Renewals()}).Get("https://east.prod.invalid/api/v1/namespaces" + tc.path),
+			)(t)
 			_ = resp.Body.Close()
 			r := got.Load()
 			path := tc.want + "/api/v1/namespaces" + tc.path
@@ -197,14 +191,10 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 			l := newTestTransport()
 			l.Lead(targetTo(t, accessTo(t, s, "", "t0ken"), nil))
 			for range 3 {
-				r, err := http.NewRequestWithContext(t.Context(), test.method, "https://east.prod.invalid"+test.path, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp, err := (&http.Client{Transport: l.Renewals()}).Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := musttest.Get(
+					http.NewRequestWithContext(t.Context(), test.method, "https://east.prod.invalid"+test.path, nil),
+				)(t)
+				resp := musttest.Get((&http.Client{Transport: l.Renewals()}).Do(r))(t)
 				_ = resp.Body.Close()
 			}
 			if a, b, c := <-connections, <-connections, <-connections; a != b || b != c {
@@ -329,10 +319,9 @@ func waitsForAnAnswer(t *testing.T, query string) {
 			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 		}), &answered, clock.RealClock{})}
 		ask := func(ctx context.Context) error {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://east.prod.invalid"+Namespaces+query, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			req := musttest.Get(
+				http.NewRequestWithContext(ctx, http.MethodGet, "https://east.prod.invalid"+Namespaces+query, nil),
+			)(t)
 			resp, err := client.Do(req)
 			if err == nil {
 				_ = resp.Body.Close()
@@ -344,9 +333,7 @@ func waitsForAnAnswer(t *testing.T, query string) {
 		for range 3 { // the member is lost again each time
 			synctest.Wait()
 			answered.Fire()
-			if err := wake.For(t.Context(), clock.RealClock{}, time.Second, nil); err != nil {
-				t.Fatal(err)
-			}
+			musttest.Do(t, wake.For(t.Context(), clock.RealClock{}, time.Second, nil))
 		}
 		synctest.Wait()
 		isBack = true
@@ -371,11 +358,8 @@ func TestLostWatchEndsWithoutAnError(t *testing.T) {
 		lost := iotest.ErrReader(net.ErrClosed)
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(lost)}, nil
 	}), &wake.Signal{}, clock.RealClock{})}
-	resp, err := client.Get("https://east.prod.invalid" + Namespaces + "?watch=true")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = io.ReadAll(resp.Body); err != nil {
+	resp := musttest.Get(client.Get("https://east.prod.invalid" + Namespaces + "?watch=true"))(t)
+	if _, err := io.ReadAll(resp.Body); err != nil {
 		t.Errorf("it ends with %v", err)
 	}
 	_ = resp.Body.Close()
@@ -383,17 +367,12 @@ func TestLostWatchEndsWithoutAnError(t *testing.T) {
 
 func TestDeadConnectionIsReplaced(t *testing.T) {
 	s := apiServer(t, true, func(w http.ResponseWriter, _ *http.Request) { kubeSystem(w, "u") })
-	way, err := proxy.New(strings.TrimPrefix(s.URL, "https://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	way := musttest.Get(proxy.New(strings.TrimPrefix(s.URL, "https://")))(t)
 	t.Cleanup(func() { _ = way.Close() })
 	access := accessTo(t, s, "", "t")
 	access.server.Host = way.Addr()
 	tg := targetTo(t, access, nil)
-	if _, err := identify(t.Context(), tg); err != nil {
-		t.Fatal(err)
-	}
+	_ = musttest.Get(identify(t.Context(), tg))(t)
 	way.Strand()
 	start := time.Now()
 	for {

@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 var errRefused = errors.New("refused")
@@ -89,15 +91,12 @@ func TestElectorWorksNoLongerThanItsStopTime(t *testing.T) {
 				e := test.elector
 				lock := &slowLock{grants: test.grants, answer: test.answer, stored: &resourcelock.LeaderElectionRecord{}}
 				var stopped time.Time
-				elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+				elector := musttest.Get(leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 					Lock: lock, LeaseDuration: e.Lease, RenewDeadline: e.Renew, RetryPeriod: e.Retry, ReleaseOnCancel: e.Release > 0,
 					Callbacks: leaderelection.LeaderCallbacks{
 						OnStartedLeading: func(ctx context.Context) { <-ctx.Done(); stopped = time.Now() }, OnStoppedLeading: func() {},
 					},
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				}))(t)
 				elector.Run(klog.NewContext(t.Context(), logr.Discard()))
 				synctest.Wait()
 				if works := stopped.Sub(lock.last); works != test.works || works > e.StopTime() {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -60,14 +61,9 @@ func TestOf_AssumesTheWorstOfWhatAPolicyLeavesOut(t *testing.T) {
 
 // A hub that finds a longer stop time in its seal than any policy can ask for takes the seal for broken.
 func TestNoPolicyAsksForALongerStopTimeThanTheSealAdmits(t *testing.T) {
-	content, err := os.ReadFile("../../../config/crd/bases/leasecast.dev_leadershippolicies.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := musttest.Get(os.ReadFile("../../../config/crd/bases/leasecast.dev_leadershippolicies.yaml"))(t)
 	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.Unmarshal(content, &crd); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, yaml.Unmarshal(content, &crd))
 	fencing := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["fencing"]
 	fields := fencing.Properties["leaderElectionLocks"].Items.Schema.Properties
 	most := func(field string) int32 {

@@ -1,0 +1,36 @@
+// Package musttest is package must for tests: an error fails the test at once.
+package musttest
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// Do fails the test at once if there is an error. It shows the lines of test files that led to the call.
+func Do(t testing.TB, err error) {
+	if err == nil {
+		return
+	}
+	t.Helper()
+	var way strings.Builder
+	calls := make([]uintptr, 64)
+	frames := runtime.CallersFrames(calls[:runtime.Callers(2, calls)])
+	for frame, more := frames.Next(); more; frame, more = frames.Next() {
+		if strings.HasSuffix(frame.File, "_test.go") {
+			fmt.Fprintf(&way, "\n\tat %s:%d", filepath.Base(frame.File), frame.Line)
+		}
+	}
+	t.Fatalf("%v%s", err, way.String())
+}
+
+// Get returns a value unless there is an error: Get(f())(t).
+func Get[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		Do(t, err)
+		return value
+	}
+}
