@@ -34,7 +34,7 @@ const (
 func TestKubectlAppliesEverythingWithoutAWarning(t *testing.T) {
 	for _, s := range []*server{management, member} {
 		if strings.Contains(s.output, "Warning") {
-			t.Errorf("%s:\n%s", s.name, s.output)
+			t.Errorf("%s:\n%s", s.Name(), s.output)
 		}
 	}
 	out := musttest.Get(management.kubectl(t.Context(), "apply", "-k", "samples"))(t)
@@ -230,7 +230,8 @@ func TestLeasesOfTheHubHaveThePriorityOfElections(t *testing.T) {
 	client := musttest.Get(rest.HTTPClientFor(config))(t)
 	for path, want := range map[string]bool{leases + "/leasecast": true, leases: false} { // a list may wait
 		request := musttest.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+path, nil))(t)
-		response := musttest.Get(client.Do(request))(t)
+		response, err := client.Do(request)
+		musttest.Do(t, err)
 		_ = response.Body.Close()
 		if got := response.Header.Get("X-Kubernetes-Pf-Prioritylevel-Uid"); got == "" || got == string(level.UID) != want {
 			t.Errorf("GET %s has the priority level %s, elections have %s", path, got, level.UID)

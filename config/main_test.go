@@ -13,13 +13,11 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -27,6 +25,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
@@ -37,7 +36,7 @@ const timeout = 2 * time.Minute
 var management, member *server
 
 type server struct {
-	name       string
+	*fleet.Server
 	config     *rest.Config
 	client     *kubernetes.Clientset
 	kubeconfig string // the administrator's
@@ -65,7 +64,7 @@ func TestMain(m *testing.M) {
 
 // newServer applies a folder of this one.
 func newServer(ctx context.Context, of *fleet.Server, dir, folder string) (*server, error) {
-	s := &server{name: of.Name(), config: of.AdminConfig(), kubeconfig: filepath.Join(dir, of.Name()+".kubeconfig")}
+	s := &server{Server: of, config: of.AdminConfig(), kubeconfig: filepath.Join(dir, of.Name()+".kubeconfig")}
 	s.config.Timeout = timeout
 	var err error
 	if s.client, err = kubernetes.NewForConfig(s.config); err != nil {
@@ -84,16 +83,11 @@ func (s *server) limitsSecrets(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var last error
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
-		_, last = hub.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "no-seal"}},
+	return must.Await(ctx, timeout, "the hub is kept from another Secret", func(ctx context.Context) error {
+		_, err := hub.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "no-seal"}},
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return last != nil && strings.Contains(last.Error(), "leasecast-hub-secrets"), nil
+		return must.ErrorIf(!strings.Contains(fmt.Sprint(err), "leasecast-hub-secrets"), "not by our policy: %v", err)
 	})
-	if err != nil {
-		return fmt.Errorf("the hub is not kept from another Secret by leasecast-hub-secrets: %w", errors.Join(err, last))
-	}
-	return nil
 }
 
 // kubectl returns all that it prints.
@@ -125,10 +119,8 @@ func (s *server) may(t *testing.T, user, verb, namespace, group, resource, name 
 // as is a client with a token of a service account.
 func (s *server) as(t *testing.T, namespace, account string) *rest.Config {
 	t.Helper()
-	token := musttest.Get(s.client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account,
-		&authenticationv1.TokenRequest{}, metav1.CreateOptions{}))(t)
-	config := rest.AnonymousClientConfig(s.config)
-	config.BearerToken = token.Status.Token
+	config := musttest.Get(s.TokenConfig(t.Context(), namespace, account))(t)
+	config.Timeout = timeout
 	return config
 }
 
@@ -160,6 +152,7 @@ func typed(t *testing.T, config *rest.Config) client.Client {
 // awaitEnforced waits until the API server has learned of a right or a policy, about a second after its creation.
 func awaitEnforced(t *testing.T, enforced func(ctx context.Context) bool) {
 	t.Helper()
-	musttest.Do(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, timeout, true,
-		func(ctx context.Context) (bool, error) { return enforced(ctx), nil }))
+	musttest.Eventually(t, timeout, "it is enforced", func(ctx context.Context) error {
+		return must.ErrorIf(!enforced(ctx), "it is not yet")
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,10 +14,9 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
-	"golang.org/x/sys/unix"
 	"k8s.io/client-go/rest"
 
-	"github.com/leasecast/leasecast/e2e/must/musttest"
+	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -97,7 +95,7 @@ func TestWhileItWaitsTheHubIsAliveAndNotReady(t *testing.T) {
 		_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"kube-system","uid":"uid"}}`)
 	}))
 	t.Cleanup(s.Close)
-	address := reservedAddress(t)
+	address := fleet.FreeAddress(t)
 	cfg := &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 	type outcome struct {
 		id  string
@@ -122,18 +120,6 @@ func TestWhileItWaitsTheHubIsAliveAndNotReady(t *testing.T) {
 		t.Fatalf("the manager cannot answer the probes: %v", err)
 	}
 	_ = l.Close()
-}
-
-// reservedAddress returns a local address without a listener. A socket reserves its port until the test ends, and
-// allows a program that names the port to listen there.
-func reservedAddress(t *testing.T) string {
-	t.Helper()
-	fd := musttest.Get(unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0))(t)
-	t.Cleanup(func() { _ = unix.Close(fd) })
-	musttest.Do(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
-	musttest.Do(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
-	name := musttest.Get(unix.Getsockname(fd))(t)
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(name.(*unix.SockaddrInet4).Port))
 }
 
 // statusOf gets a URL as soon as somebody listens there.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 // body records whether it was closed, and fails then if it has an error.
@@ -33,11 +34,8 @@ func (b *body) Close() error {
 // request returns a request whose body is a *body.
 func request(ctx context.Context, t *testing.T, method, query string) *http.Request {
 	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, method, "http://member/apis/v1/things/x"+query,
-		&body{Reader: strings.NewReader("{}")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := musttest.Get(http.NewRequestWithContext(ctx, method, "http://member/apis/v1/things/x"+query,
+		&body{Reader: strings.NewReader("{}")}))(t)
 	return req
 }
 
@@ -73,7 +71,7 @@ func TestCapWrites_LowersTheTimeoutToWhatRemains(t *testing.T) {
 		gated         bool
 		want          string
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"a create":                             {http.MethodPost, "", true, "timeout=10s"},
 		"an update":                            {http.MethodPut, "", true, "timeout=10s"},
 		"a timeout that is none":               {http.MethodPut, "?timeout=soon", true, "timeout=10s"},
@@ -103,9 +101,7 @@ func TestCapWrites_LowersTheTimeoutToWhatRemains(t *testing.T) {
 			}
 			return answering(http.StatusOK, 0)(sent)
 		})).RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, err)
 		_ = resp.Body.Close()
 		if got := req.URL.RawQuery; got != strings.TrimPrefix(row.query, "?") {
 			t.Errorf("the caller's request was changed to %q", got)
@@ -118,7 +114,7 @@ func TestCapWrites_SendsNothingAfterTheTerm(t *testing.T) {
 		happens func(c *testTerms)
 		why     string
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"demoted":                {func(c *testTerms) { c.write(ns, them, 8) }, "west.fleet leads in epoch 8"},
 		"another term has begun": {func(c *testTerms) { c.write(ns, us, 8) }, "the next one has begun in epoch 8"},
 		"suspended just before":  {func(c *testTerms) { c.clock.Suspend(duration) }, "it ran out"},
@@ -157,7 +153,7 @@ func TestRelease_WaitsForWritesThatMayTakeEffect(t *testing.T) {
 		write       transport
 		after, upTo time.Duration // the revocation it is released
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"it was done before":       {answering(200, 0), 0, 0},
 		"it was refused":           {answering(409, 0), 0, 0},
 		"the server failed":        {answering(500, 0), leaves, leaves + confirm},
@@ -216,7 +212,7 @@ func TestCapWrites_ReportsAWriteThatTheEndOfItsTermCutOff(t *testing.T) {
 		"the term goes on, and the connection breaks": {breaking, goesOn, false, false},
 		"the answer comes after the term":             {answering(http.StatusOK, 2*time.Second), demoted, true, true},
 	} {
-		each(t, map[string]member.Options{name: {}, name + ", registered": registering(t)},
+		musttest.Each(t, map[string]member.Options{name: {}, name + ", registered": registering(t)},
 			func(t *testing.T, o member.Options) {
 				r := startTestMember(t, o)
 				r.write(ns, us, 7, lasting(15))
@@ -224,9 +220,7 @@ func TestCapWrites_ReportsAWriteThatTheEndOfItsTermCutOff(t *testing.T) {
 				parent, stop := context.WithCancel(t.Context())
 				defer stop()
 				ctx, done, err := r.Context(parent, ns)
-				if err != nil {
-					t.Fatal(err)
-				}
+				musttest.Do(t, err)
 				defer done()
 				failed := make(chan error, 1)
 				go func() { failed <- put(ctx, t, row.next) }()
@@ -254,7 +248,7 @@ func TestCapWrites_ReportsAWriteThatTheEndOfItsTermCutOff(t *testing.T) {
 // take effect.
 func TestCapWrites_SendsAWriteOnceWhoseOutcomeIsUnknown(t *testing.T) {
 	type row struct{ code, sends int }
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"the server failed":          {http.StatusInternalServerError, 1},
 		"the server is unavailable":  {http.StatusServiceUnavailable, 1},
 		"the server refused for now": {http.StatusTooManyRequests, 2},
@@ -270,12 +264,9 @@ func TestCapWrites_SendsAWriteOnceWhoseOutcomeIsUnknown(t *testing.T) {
 			header := http.Header{"Retry-After": {"1"}}
 			return &http.Response{StatusCode: row.code, Header: header, Body: http.NoBody}, nil
 		})
-		clients, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "http://member", QPS: -1},
-			&http.Client{Transport: member.CapWrites(next)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = clients.CoreV1().ConfigMaps(ns).Delete(ctx, "book", metav1.DeleteOptions{})
+		clients := musttest.Get(kubernetes.NewForConfigAndClient(&rest.Config{Host: "http://member", QPS: -1},
+			&http.Client{Transport: member.CapWrites(next)}))(t)
+		err := clients.CoreV1().ConfigMaps(ns).Delete(ctx, "book", metav1.DeleteOptions{})
 		if repeated := row.sends > 1; sends != row.sends || (err == nil) != repeated || errors.Is(err, member.ErrNotBegun) {
 			t.Errorf("%d sends, err = %v; want %d, and no ErrNotBegun", sends, err, row.sends)
 		}
@@ -290,7 +281,7 @@ func TestCapWrites_OfARegisteredMemberLeavesNothingBehind(t *testing.T) {
 		fails        bool
 		want         error
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"it was answered":                       {0, 0, false, errClose},
 		"it failed":                             {0, 0, true, errBroken},
 		"its caller had left before the answer": {2 * time.Second, time.Second, false, context.DeadlineExceeded},

@@ -7,13 +7,12 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 func TestPingsFindADeadConnectionWithinAThirdOfTheShortestTermOrHalfASecond(t *testing.T) {
-	c, err := newConnections(&rest.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := musttest.Get(newConnections(&rest.Config{}))(t)
 	for _, step := range []struct{ seen, shortest, each time.Duration }{
 		{time.Hour, 15 * time.Second, 2500 * time.Millisecond},
 		{0, 15 * time.Second, 2500 * time.Millisecond},
@@ -22,10 +21,7 @@ func TestPingsFindADeadConnectionWithinAThirdOfTheShortestTermOrHalfASecond(t *t
 		{time.Second, time.Second, leastTimeout},
 	} {
 		before, _ := c.get()
-		replaced, err := c.suit(step.seen)
-		if err != nil {
-			t.Fatal(err)
-		}
+		replaced := musttest.Get(c.suit(step.seen))(t)
 		current, shortest := c.get()
 		if shortest != step.shortest || replaced != (current != before) {
 			t.Errorf("after terms of %v: shortest %v, replaced %v", step.seen, shortest, replaced)

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 func TestContext_EndsWithItsWorkAndItsParent(t *testing.T) {
@@ -15,7 +16,7 @@ func TestContext_EndsWithItsWorkAndItsParent(t *testing.T) {
 		end  func(done context.CancelFunc, stop context.CancelCauseFunc)
 		want error
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"its work has finished": {func(done context.CancelFunc, _ context.CancelCauseFunc) { done() }, context.Canceled},
 		"its parent has ended":  {func(_ context.CancelFunc, stop context.CancelCauseFunc) { stop(errStop) }, errStop},
 	}, func(t *testing.T, row row) {
@@ -23,9 +24,7 @@ func TestContext_EndsWithItsWorkAndItsParent(t *testing.T) {
 		c.write(ns, us, 7)
 		parent, stop := context.WithCancelCause(context.Background())
 		ctx, done, err := c.Context(parent, ns)
-		if err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, err)
 		row.end(done, stop)
 		if cause := context.Cause(ctx); !errors.Is(cause, row.want) || errors.Is(cause, member.ErrLost) {
 			t.Errorf("cause = %v, want %v", cause, row.want)

@@ -24,6 +24,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 // fakeServer is as much of an API server as a reader of Leases sees, in the time of a bubble.
@@ -418,10 +419,7 @@ func (s *fakeServer) registration(t *testing.T) lease.Registration {
 	if len(all) != 1 {
 		t.Fatalf("%d registrations exist, want 1: %+v", len(all), all)
 	}
-	r, err := wire.ReadRegistration(all[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := musttest.Get(wire.ReadRegistration(all[0]))(t)
 	return r
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 // expectHealthz fails the test unless Healthz fails with these texts; without any, it must succeed.
@@ -40,7 +41,7 @@ func TestHealthz_OfTheWatch(t *testing.T) {
 		happens func(r *testMember)
 		want    string // empty: healthy
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"a follower of a quiet cluster":  {works, func(*testMember) { pass(24 * time.Hour) }, ""},
 		"it starts":                      {hangs, func(*testMember) { pass(staleAfter) }, ""},
 		"it has not begun in time":       {hangs, func(*testMember) { pass(staleAfter + 1) }, stale + "40s"},
@@ -71,7 +72,7 @@ func TestHealthz_OfTheWatch(t *testing.T) {
 
 // Pings find a connection that died silently, and end the watch. An API server that refuses has answered.
 func TestHealthz_FailsSoonAfterAConnectionDied(t *testing.T) {
-	each(t, map[string]behavior{"silent": hangs, "refusing": refuses}, func(t *testing.T, b behavior) {
+	musttest.Each(t, map[string]behavior{"silent": hangs, "refusing": refuses}, func(t *testing.T, b behavior) {
 		r := startTestMember(t, member.Options{Namespaces: []string{ns}})
 		r.write(ns, them, 1)
 		pass(2 * time.Second)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -14,6 +13,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 const (
@@ -28,14 +28,6 @@ const (
 	duration = 15 * time.Second
 	recheck  = 100 * time.Millisecond // the promised bound, as documented
 )
-
-// each runs f for every row, in a bubble of its own.
-func each[T any](t *testing.T, rows map[string]T, f func(t *testing.T, row T)) {
-	t.Helper()
-	for name, row := range rows {
-		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, row) }) })
-	}
-}
 
 // testHub makes the Leases of a cluster, by the clock of a bubble.
 type testHub struct {
@@ -67,12 +59,10 @@ func (h *testHub) leaseOf(namespace, holder string, epoch int64, edits ...edit) 
 func leaseIn(t testing.TB, namespace string, term lease.Term) *coordinationv1.Lease {
 	t.Helper()
 	l := &coordinationv1.Lease{}
-	if err := wire.Write(lease.Content{
+	musttest.Do(t, wire.Write(lease.Content{
 		Term: term, Namespace: namespace, Name: leaseName, Cluster: us, ClusterUID: "uid", Hub: "hub",
 		Skew: skew,
-	}, "", l); err != nil {
-		t.Fatal(err)
-	}
+	}, "", l))
 	return l
 }
 
@@ -92,9 +82,7 @@ func allowing(t testing.TB, skew time.Duration) edit {
 		t.Helper()
 		c, _ := wire.Read(l)
 		c.Skew = skew
-		if err := wire.Write(c, "", l); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, wire.Write(c, "", l))
 	}
 }
 
@@ -139,9 +127,7 @@ func name(i int) string { return fmt.Sprintf("team-%04d", i) }
 func contextOf(t testing.TB, l member.Leader, namespace string) (context.Context, context.CancelFunc) {
 	t.Helper()
 	ctx, done, err := l.Context(context.Background(), namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, err)
 	return ctx, done
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 func TestLead_RunsInEachTermAndOnlyThere(t *testing.T) {
@@ -85,7 +86,7 @@ func TestLead_Returns(t *testing.T) {
 		result error // of its function
 		want   error
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"the function returns nothing":   {us, nil, nil},
 		"the function returns an error":  {us, errBroken, errBroken},
 		"its context ends in a follower": {them, errBroken, errStop},

@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 func TestLog_OfTheLeaderAndEveryChange(t *testing.T) {
@@ -90,7 +91,7 @@ func TestLog_OfANamespaceWithoutALease(t *testing.T) {
 	}
 	const inTypo = `"level"=0 "msg"="This cluster does not lead" "namespace"="typo" "epoch"=0 "leader"="" "reason"="` +
 		why + `"`
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"it is among the options": {[]string{"typo", ns}, func(t *testing.T, r *testMember) {
 			if s := r.State("typo"); s.Why != why || s.Leads || s.Leader != "" {
 				t.Errorf("State = %+v", s)
@@ -141,7 +142,7 @@ func TestLog_OfALeaseThatIsNotBelieved(t *testing.T) {
 		ends  bool
 		text  string
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"no epoch":            {8, noEpoch, true, "Lease shop/leasecast in epoch 0 has leaseTransitions 0 or none" + edited},
 		"epoch 0":             {0, nil, true, "Lease shop/leasecast in epoch 0 has leaseTransitions 0 or none" + edited},
 		"no renewTime":        {8, noRenewTime, true, of8 + " has no renewTime" + edited},
@@ -201,7 +202,7 @@ func TestLog_OfALeaseThatIsNotBelieved(t *testing.T) {
 // A clock that is ahead by little costs as much of each term. One that is ahead by nearly D makes terms run out. The
 // hub renews every third of D.
 func TestLog_OfAClockThatIsAhead(t *testing.T) {
-	each(t, map[string]time.Duration{"2 s": 2 * time.Second, "12 s": 12 * time.Second},
+	musttest.Each(t, map[string]time.Duration{"2 s": 2 * time.Second, "12 s": 12 * time.Second},
 		func(t *testing.T, off time.Duration) {
 			r := startTestMember(t, member.Options{})
 			r.clock.Step(off)
@@ -236,9 +237,7 @@ func TestContext_CarriesALogger(t *testing.T) {
 			logr.NewContext(t.Context(), own.logger()): own,
 		} {
 			ctx, done, err := r.Context(parent, ns)
-			if err != nil {
-				t.Fatal(err)
-			}
+			musttest.Do(t, err)
 			logr.FromContextOrDiscard(ctx).Info("work")
 			want.expect(t, "once", 1, `"msg"="work"`)
 			done()

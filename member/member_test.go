@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 func TestMember_FollowsItsCluster(t *testing.T) {
@@ -24,9 +25,7 @@ func TestMember_FollowsItsCluster(t *testing.T) {
 			{"before Start", func() {}, false},
 			{"listed", func() {
 				r.start()
-				if err := r.WaitForSync(within(t)); err != nil {
-					t.Fatal(err)
-				}
+				musttest.Do(t, r.WaitForSync(within(t)))
 			}, true},
 			{"another cluster is chosen", func() { r.write(ns, them, 8) }, false},
 			{"chosen again", func() { r.write(ns, us, 9) }, true},
@@ -63,7 +62,7 @@ func TestStart_ReturnsWhenWhatItBeganHasEnded(t *testing.T) {
 		demoted time.Duration // how long a call to a listener takes
 		want    time.Duration
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"a list is under way":          {hangs, 0, 0},
 		"the next list is awaited":     {refuses, 0, 0},
 		"a watch is under way":         {works, 0, 0},
@@ -106,7 +105,7 @@ func TestMember_MethodsFail(t *testing.T) {
 		text      string
 		why       string // of its State
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"it has stopped after it led": {func(t *testing.T) *testMember {
 			r := startTestMember(t, watching)
 			r.write(ns, us, 1)
@@ -179,7 +178,7 @@ func TestWaitForSync_NamesWhatIsMissing(t *testing.T) {
 		starts bool
 		want   string
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"not started": {false, "member: " + notStarted + ": "},
 		"not listed":  {true, "member: the Leases of namespace shop cannot be followed: list leases: "},
 	}, func(t *testing.T, row row) {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 // transport is an http.RoundTripper.
@@ -46,10 +47,7 @@ func TestNew_RejectsWhatCannotWork(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "ca.crt")
 	cfg := &rest.Config{}
 	late := &rest.Config{Host: "http://member", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
-	made, err := rest.HTTPClientFor(late)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := musttest.Get(rest.HTTPClientFor(late))(t)
 	late.Wrap(member.CapWrites) // its clients are made already
 	watching := func(namespace string) member.Options { return member.Options{Namespaces: []string{"a", namespace}} }
 	registration := func(c *http.Client, namespace string) member.Options {
@@ -111,9 +109,7 @@ func TestRegistration_IsInTheNamespaceOfThePod(t *testing.T) {
 		{home + "\n", ""},
 	} {
 		if row.content != "" {
-			if err := os.WriteFile(file, []byte(row.content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			musttest.Do(t, os.WriteFile(file, []byte(row.content), 0o600))
 		}
 		asked := &member.Registration{Client: clientOf(t, member.CapWrites)}
 		if row.want != "" {
@@ -148,10 +144,7 @@ func TestNew_KeepsWrappersAndDropsLimits(t *testing.T) {
 		}
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { proxy.next = next; return proxy })
 		cfg.Wrap(member.CapWrites)
-		m, err := member.New(cfg, member.Options{Clock: h.clock})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := musttest.Get(member.New(cfg, member.Options{Clock: h.clock}))(t)
 		r := &testMember{Member: m, fakeServer: s, testHub: h}
 		r.start()
 		pass(10 * time.Minute)
@@ -171,9 +164,7 @@ func TestNew_LogsToKlogByDefault(t *testing.T) {
 	klog.SetLogger(l)
 	defer klog.ClearLogger()
 	synctest.Test(t, func(t *testing.T) {
-		if _, err := member.New(&rest.Config{}, member.Options{}); err != nil {
-			t.Fatal(err)
-		}
+		_ = musttest.Get(member.New(&rest.Config{}, member.Options{}))(t)
 		pass(time.Minute)
 	})
 	if text := l.GetSink().(ktesting.Underlier).GetBuffer().String(); !strings.Contains(text, "is not started") {
@@ -188,7 +179,7 @@ func TestOptions_MaxClockSkew(t *testing.T) {
 		option, policy, ahead time.Duration
 		leads                 bool
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"1 s by default":                 {0, s, s, true},
 		"no more than 1 s by default":    {0, s, s + time.Millisecond, false},
 		"the policy's, below the option": {2 * s, s / 4, s / 2, false},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 )
 
 func TestRegistration_NamesWhatItsReaderFollows(t *testing.T) {
-	each(t, map[string]struct{ namespaces, want []string }{
+	musttest.Each(t, map[string]struct{ namespaces, want []string }{
 		"all":  {nil, nil},
 		"some": {[]string{"shop", "ledger", "shop"}, []string{"ledger", "shop"}},
 	}, func(t *testing.T, row struct{ namespaces, want []string }) {
@@ -43,7 +44,7 @@ func TestRegistration_NamesWhatItsReaderFollows(t *testing.T) {
 // A promoted listener may act at once. So none is promoted, and no Lease is asked for, before the registration, or
 // after it has run out, however fresh the Leases are.
 func TestRegistration_ComesBeforeEveryTerm(t *testing.T) {
-	each(t, map[string]behavior{
+	musttest.Each(t, map[string]behavior{
 		"no answer": silent, "the connection breaks": dropped, "the answer is lost": unanswered, "forbidden": forbidden,
 	}, func(t *testing.T, b behavior) {
 		r, made := newTestMember(t, registering(t)), &calls{}
@@ -124,7 +125,7 @@ func TestRegistration_EndsTermsWhenItIsNotConfirmed(t *testing.T) {
 		happens func(r *testMember)
 		leads   bool
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"before its end":                      {func(*testMember) { pass(lasts - time.Microsecond) }, true},
 		"at its end":                          {func(*testMember) { pass(lasts) }, false},
 		"the wall clock jumps":                {func(r *testMember) { r.clock.Step(lasts); pass(recheck) }, false},
@@ -165,7 +166,7 @@ func TestRegistration_IsKeptOrReplaced(t *testing.T) {
 		kept    bool
 		exist   int // in the end
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"a write is stored without an answer": {repeated(unanswered, fault), true, 1},
 		"a write is stored later":             {repeated(delayed, fault), true, 1},
 		"a write never arrives":               {repeated(dropped, fault), true, 1},
@@ -263,7 +264,7 @@ func TestRegistration_IsRemovedInTheEnd(t *testing.T) {
 		released map[string]int64 // last
 	}
 	released := map[string]int64{ns: 7}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"its work has finished":    {0, works, "", released},
 		"its work finishes soon":   {4 * time.Second, works, "", released},
 		"its work goes on":         {time.Minute, works, "work goes on after its term", nil},
@@ -293,10 +294,7 @@ func TestRegistration_IsRemovedInTheEnd(t *testing.T) {
 		var last map[string]int64
 		for _, w := range r.wrote(0) {
 			if w.method == http.MethodPut {
-				registration, err := wire.ReadRegistration(w.sent)
-				if err != nil {
-					t.Fatal(err)
-				}
+				registration := musttest.Get(wire.ReadRegistration(w.sent))(t)
 				last = registration.Released
 			}
 		}
@@ -305,7 +303,7 @@ func TestRegistration_IsRemovedInTheEnd(t *testing.T) {
 		}
 		pass(row.works)
 	})
-	each(t, map[string]bool{"it was never made": false, "it is lost": true}, func(t *testing.T, made bool) {
+	musttest.Each(t, map[string]bool{"it was never made": false, "it is lost": true}, func(t *testing.T, made bool) {
 		r, left := newTestMember(t, registering(t)), 0
 		if !made {
 			r.become(forbidden)

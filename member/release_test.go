@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 // released reports whether the Member has released epoch 7 of the namespace of these tests.
@@ -31,7 +32,7 @@ func TestRelease_WaitsForWork(t *testing.T) {
 		begin func(r *testMember)
 		takes time.Duration
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"none":                     {func(*testMember) {}, 0},
 		"in a context":             {func(r *testMember) { work(r, goesOn) }, goesOn},
 		"in two, one takes longer": {func(r *testMember) { work(r, goesOn); work(r, 0) }, goesOn},
@@ -96,7 +97,7 @@ func TestRelease_OfTermsThatAreOver(t *testing.T) {
 		happens  func(r *testMember)
 		released epochs
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"no cluster leads":            {func(r *testMember) { r.write(ns, none, 8) }, epochs{ns: 7}},
 		"in a far higher epoch":       {func(r *testMember) { r.write(ns, none, 9000) }, epochs{ns: 8999}},
 		"no cluster, and it is gone":  {revokedThen(func(r *testMember) { r.remove(ns, leaseName) }), epochs{ns: 7}},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 const (
@@ -62,7 +63,7 @@ func TestMember_NamesWhatKeepsItFromRegistering(t *testing.T) {
 }
 
 func TestMember_ReportsThatItIsNotStarted(t *testing.T) {
-	each(t, map[string]member.Options{"alone": {}, "and would register": registering(t)},
+	musttest.Each(t, map[string]member.Options{"alone": {}, "and would register": registering(t)},
 		func(t *testing.T, o member.Options) {
 			r := newTestMember(t, o)
 			pass(10*time.Second - time.Millisecond)

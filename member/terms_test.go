@@ -15,6 +15,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 // event is something that happens to a reader.
@@ -48,7 +49,7 @@ func TestTerm_BeginsByALeaseThatNamesThisCluster(t *testing.T) {
 		happens event
 		leads   bool
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"the Lease names this cluster":                {wrote(us, 7), true},
 		"the Lease names another cluster":             {wrote(them, 7), false},
 		"the Lease names no cluster":                  {wrote(none, 7), false},

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 const staleAfter = 40 * time.Second
@@ -38,10 +39,7 @@ func newTestMember(t *testing.T, o member.Options) *testMember {
 		r.lasts = time.Hour
 	}
 	o.Clock, o.Logger, o.StaleAfter = r.clock, r.log.logger(), cmp.Or(o.StaleAfter, staleAfter)
-	m, err := member.New(&rest.Config{Host: "http://member", Transport: r.fakeServer}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := musttest.Get(member.New(&rest.Config{Host: "http://member", Transport: r.fakeServer}, o))(t)
 	r.Member = m
 	return r
 }
@@ -93,10 +91,7 @@ func clientOf(t *testing.T, wrappers ...func(http.RoundTripper) http.RoundTrippe
 	for _, w := range wrappers {
 		cfg.Wrap(w)
 	}
-	c, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := musttest.Get(rest.HTTPClientFor(cfg))(t)
 	return c
 }
 

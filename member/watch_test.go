@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 // never is a StaleAfter by which no list comes in a test but those for renewals that are overdue.
@@ -29,7 +30,7 @@ func (r *testMember) renew(namespaces int) {
 }
 
 func TestWatch_ThatEndsOrDiedSilentlyCostsNoTerm(t *testing.T) {
-	each(t, map[string]func(t *testing.T, r *testMember){
+	musttest.Each(t, map[string]func(t *testing.T, r *testMember){
 		"it died, again and again": func(t *testing.T, r *testMember) {
 			for range 4 {
 				r.strand()
@@ -73,7 +74,7 @@ func TestWatch_ThatEndsOrDiedSilentlyCostsNoTerm(t *testing.T) {
 			t.Errorf("the term ended: %v", context.Cause(ctx))
 		}
 	})
-	each(t, map[string]func(r *testMember){
+	musttest.Each(t, map[string]func(r *testMember){
 		"lists take longer than is left": func(r *testMember) {
 			r.strand()
 			r.delay(4 * time.Second)
@@ -131,7 +132,7 @@ func TestList_IsOneForManyTermsOfASilentHub(t *testing.T) {
 		apart time.Duration // from the end of one term to the end of the next
 		most  int
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"all terms run out at once": {0, 1},
 		"one after the other":       {duration / 3 / 500, 4},
 	}, func(t *testing.T, row row) {
@@ -166,7 +167,7 @@ func TestMember_FollowsByListsWhereWatchesFail(t *testing.T) {
 		server behavior
 		within time.Duration
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"watches are refused":  {listsOnly, 5 * time.Second},
 		"watches end at once":  {hasty, 5 * time.Second},
 		"watches show nothing": {deaf, staleAfter/2 + staleAfter/8},

@@ -87,7 +87,7 @@ func (b *bench) failover(ctx context.Context, f fault, leader string, after time
 // awaitLease returns when more than so many versions of a member's Lease were seen, and the last one names the member,
 // or another one.
 func awaitLease(ctx context.Context, leases *harness.Watch[*coordinationv1.Lease], more int, leads bool) error {
-	return harness.Await(ctx, leadLimit, "the Lease is written", func(context.Context) error {
+	return must.Await(ctx, leadLimit, "the Lease is written", func(context.Context) error {
 		seen := leases.Seen()
 		if len(seen) <= more {
 			return errors.New("it is not")

@@ -37,7 +37,7 @@ func measureReader(ctx context.Context, b *bench) {
 	stopped.Go(func() { _ = m.Start(running) }) // without it no term is held
 	defer stopped.Wait()
 	defer stop()
-	must.Do(harness.Await(ctx, leadLimit, "the cluster leads by the member library", func(context.Context) error {
+	must.Do(must.Await(ctx, leadLimit, "the cluster leads by the member library", func(context.Context) error {
 		_, ok := m.Term(namespace)
 		return must.ErrorIf(!ok, "it does not")
 	}))
@@ -120,7 +120,7 @@ func measureResync(ctx context.Context, b *bench) {
 	var epoch int64
 	for run := range resyncRuns {
 		var last time.Duration
-		must.Do(harness.Await(ctx, leadLimit, "everything is reconciled", func(context.Context) (err error) {
+		must.Do(must.Await(ctx, leadLimit, "everything is reconciled", func(context.Context) (err error) {
 			epoch, last, err = p.in(epoch)
 			return err
 		}))

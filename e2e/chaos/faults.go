@@ -40,12 +40,12 @@ func (a *Applied) saw(took bool, format string, args ...any) {
 // insist repeats one of the drill's own requests until it succeeds. No fault of the schedule holds that API server, but
 // on a busy machine etcd may take longer than the API server waits. The request must be repeatable.
 func insist(ctx context.Context, request func(context.Context) error) {
-	must.Do(harness.Await(ctx, gonePatience, "the API server does what the drill asks for", request))
+	must.Do(must.Await(ctx, gonePatience, "the API server does what the drill asks for", request))
 }
 
 // await waits for an effect that other faults may prevent.
 func await(ctx context.Context, met func(context.Context) error) error {
-	return harness.Await(ctx, effectPatience, "it has its effect", met)
+	return must.Await(ctx, effectPatience, "it has its effect", met)
 }
 
 func (st *testbed) pauseProcess(ctx context.Context, a *Applied) {
@@ -65,7 +65,7 @@ func (st *testbed) killProcess(ctx context.Context, a *Applied) {
 	k := st.keepers[a.Target]
 	was := k.Current().PID()
 	alive := must.Get(k.Kill(ctx, a.For))
-	must.Do(harness.Await(ctx, gonePatience, "the next process runs", func(context.Context) error {
+	must.Do(must.Await(ctx, gonePatience, "the next process runs", func(context.Context) error {
 		if k.Current().PID() == was {
 			return errors.New("there is none")
 		}
@@ -156,7 +156,7 @@ func breaking(set func(*proxy.Proxy)) player {
 		before := link.Stats().Connections
 		var lost, kept int64
 		set(link)
-		must.Do(harness.Stay(ctx, a.For, "the link is broken", func(context.Context) error {
+		must.Do(must.Stay(ctx, a.For, "the link is broken", func(context.Context) error {
 			now := link.Stats()
 			lost, kept = max(lost, now.LostToMember+now.LostFromMember), max(kept, now.KeptToMember+now.KeptFromMember)
 			return nil

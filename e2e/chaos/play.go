@@ -121,7 +121,7 @@ func (st *testbed) leader(namespace string) string {
 func (st *testbed) awaitWell(ctx context.Context, o *Outcome) {
 	var last time.Duration
 	var stuck []string
-	err := harness.Await(ctx, floor+slack, "every namespace has a leader that acts", func(context.Context) error {
+	err := must.Await(ctx, floor+slack, "every namespace has a leader that acts", func(context.Context) error {
 		must.Do(st.check())
 		if last, stuck = recovery(st.answersSince(0), o.over); len(stuck) > 0 {
 			return errors.New(stuck[0])
@@ -129,7 +129,7 @@ func (st *testbed) awaitWell(ctx context.Context, o *Outcome) {
 		return nil
 	})
 	if ctx.Err() == nil {
-		err = harness.Await(ctx, healing, "all is well", st.well)
+		err = must.Await(ctx, healing, "all is well", st.well)
 	}
 	if ctx.Err() != nil {
 		must.Do(err)

@@ -137,7 +137,7 @@ func (d *drill) next(ctx context.Context, cluster string, after time.Duration) (
 func (d *drill) stays(ctx context.Context, cluster string) {
 	length := 2 * (d.Timings.Duration + d.Timings.Skew)
 	d.Step(fmt.Sprintf("watching for %s that %s stays", length, cluster))
-	must.Do(harness.Stay(ctx, length, cluster+" stays", func(context.Context) error { return d.Check() }))
+	must.Do(must.Stay(ctx, length, cluster+" stays", func(context.Context) error { return d.Check() }))
 }
 
 // recovered waits until east may lead again.

@@ -48,7 +48,7 @@ func up(ctx context.Context) {
 		ended(fmt.Errorf("the fleet did not come up (%w): see %s", server.Wait(), serveLog()))
 	}()
 	progress, up := lines.Follow(serveLog()), false
-	err := harness.Await(running, upLimit, "the fleet is up", func(context.Context) error {
+	err := must.Await(running, upLimit, "the fleet is up", func(context.Context) error {
 		err := progress.News(func(line []byte) error {
 			if up = up || string(line) == ready; !up {
 				fmt.Println(string(line))
@@ -129,7 +129,7 @@ func down(ctx context.Context) {
 	}
 	fmt.Printf("stopping the fleet, process %d\n", pid)
 	must.Do(syscall.Kill(pid, syscall.SIGTERM))
-	must.Do(harness.Await(ctx, downLimit, "the fleet is down", func(context.Context) error {
+	must.Do(must.Await(ctx, downLimit, "the fleet is down", func(context.Context) error {
 		return must.Try(func() {
 			pid, lock := owner()
 			must.FailIf(lock == nil, "process %d has not ended: kill -9 %d", pid, pid)

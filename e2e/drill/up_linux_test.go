@@ -96,7 +96,7 @@ func (u *upTest) down() {
 }
 
 func (u *upTest) await(what string, condition func() error) {
-	musttest.Do(u.t, harness.Await(u.t.Context(), time.Minute, what, func(context.Context) error { return condition() }))
+	musttest.Eventually(u.t, time.Minute, what, func(context.Context) error { return condition() })
 }
 
 // led waits until a Lease in some member lets that member act in each namespace, renewed after the call.

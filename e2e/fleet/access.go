@@ -153,6 +153,13 @@ func Kubeconfig(name string, config *rest.Config) ([]byte, error) {
 	return clientcmd.Write(*file)
 }
 
+// TokenKubeconfig is [Kubeconfig] of a server that is known by its certificate, with a token.
+func TokenKubeconfig(url string, known *x509.Certificate, token string) ([]byte, error) {
+	return Kubeconfig("server", &rest.Config{
+		Host: url, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: certs.EncodeCertPEM(known)},
+	})
+}
+
 // WriteKubeconfig writes [Kubeconfig] into a file that only its owner may read.
 func WriteKubeconfig(file, name string, config *rest.Config) error {
 	content, err := Kubeconfig(name, config)

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"context"
 	"errors"
 	"net"
 	"os"
@@ -12,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
 // patience bounds every wait of these tests.
@@ -21,9 +20,9 @@ const patience = 30 * time.Second
 func TestStopLeavesNoProcessAndNoFile(t *testing.T) {
 	f := NewWith(t, Options{Members: []string{"east"}})
 	east := f.Member("east")
-	check(t, errors.Join(east.Pause(), east.PauseEtcd(), f.Hub().Kill()))
+	musttest.Do(t, errors.Join(east.Pause(), east.PauseEtcd(), f.Hub().Kill()))
 	pids := []int{east.PIDs().Etcd, east.PIDs().APIServer, f.Hub().PIDs().Etcd}
-	check(t, f.Stop())
+	musttest.Do(t, f.Stop())
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 			t.Errorf("process %d still exists: %v", pid, err)
@@ -39,9 +38,9 @@ func TestStopLeavesNoProcessAndNoFile(t *testing.T) {
 
 func TestStartFails(t *testing.T) {
 	assets, broken := os.Getenv(AssetsVariable), t.TempDir()
-	check(t, os.Symlink(filepath.Join(assets, "etcd"), filepath.Join(broken, "etcd")))
+	musttest.Do(t, os.Symlink(filepath.Join(assets, "etcd"), filepath.Join(broken, "etcd")))
 	script := "#!/bin/sh\necho the dog ate my flags >&2\nexit 1\n"
-	check(t, os.WriteFile(filepath.Join(broken, "kube-apiserver"), []byte(script), 0o700))
+	musttest.Do(t, os.WriteFile(filepath.Join(broken, "kube-apiserver"), []byte(script), 0o700))
 	for name, test := range map[string]struct {
 		assets string
 		want   []string
@@ -73,11 +72,10 @@ func TestHubAndLastMemberMayHaveAnotherVersion(t *testing.T) {
 	for _, variable := range []string{AssetsVariable, HubAssetsVariable, LastMemberAssetsVariable} {
 		dir := t.TempDir()
 		t.Setenv(variable, dir)
-		check(t, os.WriteFile(filepath.Join(dir, "kube-apiserver"), nil, 0o600))
+		musttest.Do(t, os.WriteFile(filepath.Join(dir, "kube-apiserver"), nil, 0o600))
 	}
 	for i, want := range []string{HubAssetsVariable, AssetsVariable, LastMemberAssetsVariable} {
-		got, err := assetsOf(i, 2)
-		check(t, err)
+		got := musttest.Get(assetsOf(i, 2))(t)
 		if got != os.Getenv(want) {
 			t.Errorf("server %d has its programs from %s, want %s", i, got, want)
 		}
@@ -87,9 +85,7 @@ func TestHubAndLastMemberMayHaveAnotherVersion(t *testing.T) {
 func TestFreeAddressIsReserved(t *testing.T) {
 	address := FreeAddress(t)
 	for range 2 { // the program may restart
-		listener, err := net.Listen("tcp", address)
-		check(t, err)
-		check(t, listener.Close())
+		musttest.Do(t, musttest.Get(net.Listen("tcp", address))(t).Close())
 	}
 	if runtime.GOOS != "linux" {
 		return
@@ -97,26 +93,11 @@ func TestFreeAddressIsReserved(t *testing.T) {
 	// A program that asks for any free port does not share.
 	exclusive := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
-			check(t, syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 0))
+			musttest.Do(t, syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 0))
 		})
 	}}
 	if listener, err := exclusive.Listen(t.Context(), "tcp", address); err == nil {
 		_ = listener.Close()
 		t.Errorf("%s is free for others", address)
-	}
-}
-
-func await(t *testing.T, what string, condition func(context.Context) (bool, error)) {
-	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, condition); err != nil {
-		t.Fatalf("waiting until %s: %v", what, err)
-	}
-}
-
-// check fails the test at once on an error.
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

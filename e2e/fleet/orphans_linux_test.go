@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -36,35 +38,32 @@ func own() {
 func TestOwnerIsKilled(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv(ownerVariable, "yes")
-	owner, err := process.Start("the owner", filepath.Join(t.TempDir(), "log"), os.Args[0])
-	check(t, err)
-	t.Cleanup(func() { check(t, owner.Kill()) })
+	owner := musttest.Get(process.Start("the owner", filepath.Join(t.TempDir(), "log"), os.Args[0]))(t)
+	t.Cleanup(func() { musttest.Do(t, owner.Kill()) })
 	var dir string
 	var pids [3]int
-	await(t, "the owner's fleet is up", func(context.Context) (bool, error) {
-		text, err := os.ReadFile(owner.Log())
-		if err != nil || !bytes.HasSuffix(text, []byte("\n")) {
-			return false, errors.Join(err, owner.Check())
-		}
-		_, err = fmt.Sscan(string(text), &dir, &pids[0], &pids[1], &pids[2])
-		return true, err
+	musttest.Eventually(t, patience, "the owner's fleet is up", func(context.Context) error {
+		musttest.Do(t, owner.Check())
+		text := must.Get(os.ReadFile(owner.Log()))
+		must.FailIf(!bytes.HasSuffix(text, []byte("\n")), "it has not said so")
+		_, err := fmt.Sscan(string(text), &dir, &pids[0], &pids[1], &pids[2])
+		return err
 	})
 	exists := func() bool {
 		t.Helper()
-		next, err := newWorkDir() // removes leftovers
-		check(t, err)
-		check(t, next.remove())
-		_, err = os.Stat(dir)
+		musttest.Do(t, musttest.Get(newWorkDir())(t).remove()) // removes leftovers
+		_, err := os.Stat(dir)
 		return err == nil
 	}
 	if !exists() {
 		t.Fatal("the folder of a living owner was removed")
 	}
-	check(t, owner.Kill())
+	musttest.Do(t, owner.Kill())
 	for _, pid := range pids {
-		await(t, fmt.Sprintf("process %d is gone", pid), func(context.Context) (bool, error) {
+		musttest.Eventually(t, patience, fmt.Sprintf("process %d is gone", pid), func(context.Context) error {
 			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			return errors.Is(err, os.ErrNotExist) || bytes.Contains(stat, []byte(") Z ")), nil // dead, if not reaped
+			gone := errors.Is(err, os.ErrNotExist) || bytes.Contains(stat, []byte(") Z ")) // dead, if not reaped
+			return must.ErrorIf(!gone, "it is there")
 		})
 	}
 	if exists() {

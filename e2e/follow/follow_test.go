@@ -312,7 +312,7 @@ func (s *testbed) moveWithoutControllers() {
 		return must.ErrorIf(len(list.Items) > 0, "%d are", len(list.Items))
 	})
 	old, next := s.order()
-	s.must(harness.Stay(ctx, timings.Duration+timings.Skew+settling, old+" leads on", func(ctx context.Context) error {
+	s.must(must.Stay(ctx, timings.Duration+timings.Skew+settling, old+" leads on", func(ctx context.Context) error {
 		return must.ErrorIf(must.Get(s.Record(ctx, namespace)).Spec.Leader != old, "it does not")
 	}))
 	s.startControllers(old)

@@ -36,13 +36,7 @@ func startNode(t *testing.T, member *fleet.Server) {
 	n := &fakeNode{mgr.GetClient()}
 	musttest.Do(t, n.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}))
 	musttest.Do(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.Pod{}).Complete(n))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		musttest.Do(t, <-ended)
-	})
+	musttest.Start(t, mgr.Start)
 }
 
 // Reconcile takes a Pod one step on.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/process"
@@ -77,7 +78,7 @@ func TestTheProgramActsInItsTermsOnly(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			ns, file := namespace(t), filepath.Join(t.TempDir(), "acts")
+			ns, file := harness.NewNamespace(t, admin), filepath.Join(t.TempDir(), "acts")
 			write(t, ns, them, 0, time.Minute)
 			gate := start(t, "-namespace="+ns, "-register-in="+ns, "--", "sh", "-c", stubborn, file)
 			await(t, "it acts", renewing(t, ns, 1, tc.first, actedAfter(t, file, time.Time{})))
@@ -97,7 +98,7 @@ func TestTheProgramActsInItsTermsOnly(t *testing.T) {
 }
 
 func TestSidecarsAndScriptsReadWhoLeads(t *testing.T) {
-	ns := namespace(t)
+	ns := harness.NewNamespace(t, admin)
 	address := addressOf(t, start(t, "-namespace="+ns, "-listen=127.0.0.1:0"))
 	for epoch, step := range []struct {
 		what, holder  string

@@ -12,14 +12,10 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
@@ -37,7 +33,6 @@ var (
 	admin   client.Client
 	program string // the built gate
 	access  string // a kubeconfig of the cluster
-	clocks  clock.System
 )
 
 func TestMain(m *testing.M) {
@@ -54,13 +49,6 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// namespace makes a namespace for a test.
-func namespace(t *testing.T) string {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-	musttest.Do(t, admin.Create(t.Context(), ns))
-	return ns.Name
-}
-
 // write writes the Lease in this cluster as the hub does, and returns its deadline.
 func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadline time.Time) {
 	return writeIn(t, us, ns, holder, epoch, d)
@@ -68,15 +56,12 @@ func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadl
 
 // writeIn is write for a namespace that plays another cluster.
 func writeIn(t *testing.T, cluster, ns, holder string, epoch int64, d time.Duration) (deadline time.Time) {
-	now := clocks.Now().Wall
-	musttest.Do(t, harness.PutLease(t.Context(), admin, ns, cluster,
-		lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now, RenewTime: now, Duration: d}))
-	return now.Add(d)
+	return harness.PutLease(t, admin, ns, cluster, holder, epoch, d).Wall.Add(d)
 }
 
 // await fails the test if the condition does not come about.
 func await(t *testing.T, what string, condition func(context.Context) error) {
-	harness.Eventually(t, patience, what, condition)
+	musttest.Eventually(t, patience, what, condition)
 }
 
 type condition = func(context.Context) error

@@ -20,6 +20,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/process"
 	"github.com/leasecast/leasecast/member"
@@ -128,7 +129,7 @@ func (p *pods) none(context.Context) error {
 
 // A manager of controller-runtime runs what needs the election in its cluster's terms only, and returns after one.
 func TestAManagerIsElectedInTheLeaderOnly(t *testing.T) {
-	ns := namespace(t)
+	ns := harness.NewNamespace(t, admin)
 	cfg := cluster.AdminConfig()
 	cfg.Wrap(member.CapWrites)
 	clients := musttest.Get(kubernetes.NewForConfig(cfg))(t)
@@ -153,7 +154,7 @@ func TestAManagerIsElectedInTheLeaderOnly(t *testing.T) {
 	write(t, ns, them, 1, time.Minute)
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	musttest.Do(t, harness.Stay(t.Context(), 3*time.Second, "it does nothing in a follower", p.none))
+	musttest.Do(t, must.Stay(t.Context(), 3*time.Second, "it does nothing in a follower", p.none))
 	write(t, ns, us, 2, time.Minute)
 	await(t, "it is elected", p.won("east-1"))
 	write(t, ns, them, 3, time.Minute)
@@ -168,13 +169,13 @@ func TestAManagerIsElectedInTheLeaderOnly(t *testing.T) {
 // The scenario of gke-labs/multicluster-leader-election: a first election, one winner, and a failover. Two clusters
 // have two Pods each.
 func TestOnePodIsElectedAndItIsInTheLeader(t *testing.T) {
-	east, west := namespace(t), namespace(t)
+	east, west := harness.NewNamespace(t, admin), harness.NewNamespace(t, admin)
 	p := &pods{t: t, elected: map[string]bool{}}
 	stops := map[string]func(){}
 	for name, ns := range map[string]string{"east-1": east, "east-2": east, "west-1": west, "west-2": west} {
 		stops[name] = p.start(name, ns)
 	}
-	musttest.Do(t, harness.Stay(t.Context(), 2*time.Second, "nobody is elected before a cluster leads", p.none))
+	musttest.Do(t, must.Stay(t.Context(), 2*time.Second, "nobody is elected before a cluster leads", p.none))
 
 	const d = 6 * time.Second
 	renewed := func(condition func(context.Context) error) func(context.Context) error {
@@ -203,7 +204,7 @@ func TestOnePodIsElectedAndItIsInTheLeader(t *testing.T) {
 	writeIn(t, us, east, them, 2, time.Minute)
 
 	second := p.winner()
-	musttest.Do(t, harness.Stay(t.Context(), 2*time.Second, "it stays", p.won(second)))
+	musttest.Do(t, must.Stay(t.Context(), 2*time.Second, "it stays", p.won(second)))
 	writeIn(t, them, west, "", 3, time.Minute)
 	await(t, "revoked, and nobody is elected", p.none)
 	writeIn(t, us, east, us, 4, time.Minute)
@@ -234,7 +235,7 @@ func rule(t *testing.T) string {
 
 // What people copy out of the README obeys the reader's rule, with nothing but kubectl.
 func TestTheRuleInShellActsInItsTermsOnly(t *testing.T) {
-	ns, dir := namespace(t), t.TempDir()
+	ns, dir := harness.NewNamespace(t, admin), t.TempDir()
 	script, yes, no := filepath.Join(dir, "script"), filepath.Join(dir, "yes"), filepath.Join(dir, "no")
 	musttest.Do(t, os.WriteFile(script, []byte(rule(t)+acting), 0o600))
 	t.Setenv("KUBECONFIG", access)

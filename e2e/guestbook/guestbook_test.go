@@ -29,7 +29,7 @@ const apart = 100 * time.Microsecond
 // done ends with the term, although the hub is silent and nothing notifies the process.
 func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := harness.NewNamespace(t, admin)
 	names := books(t, ns, 20)
 	write(t, ns, them, 1, time.Minute)
 	p := start(t, user(t, ns, ns), "east", ns, "-act-every="+actEvery.String())
@@ -38,16 +38,16 @@ func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 	late := &webappv1.Guestbook{Spec: webappv1.GuestbookSpec{Book: "written while nobody listened"}}
 	late.Namespace, late.Name = ns, "late"
 	musttest.Do(t, admin.Create(t.Context(), late))
-	musttest.Do(t, harness.Stay(t.Context(), time.Second, "a follower does nothing", func(context.Context) error {
+	musttest.Do(t, must.Stay(t.Context(), time.Second, "a follower does nothing", func(context.Context) error {
 		n := len(p.acts())
 		return must.ErrorIf(n > 0, "%d acts", n)
 	}))
 
-	began := clocks.Now().Boot
+	began := harness.Now().Boot
 	deadline := write(t, ns, us, 2, 10*time.Second)
 	await(t, "everything is done on promotion", p.acted(append(names, "late"), 2))
 	await(t, "the term is over", func(context.Context) error {
-		left := deadline + time.Second - clocks.Now().Boot
+		left := deadline + time.Second - harness.Now().Boot
 		return must.ErrorIf(left > 0, "%v are left", left)
 	})
 	all := p.acts()
@@ -83,7 +83,7 @@ func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 // goes, the other repeats everything in the same term. None acts in a follower.
 func TestOneOfTwoReplicasActs(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := harness.NewNamespace(t, admin)
 	names := books(t, ns, 10)
 	write(t, ns, them, 1, time.Hour)
 	args := []string{"-act-every=" + actEvery.String(), "-leader-elect", "-leader-election-namespace=" + ns}
@@ -103,8 +103,8 @@ func TestOneOfTwoReplicasActs(t *testing.T) {
 
 	write(t, ns, them, 3, time.Hour)
 	await(t, "and stops when its cluster does", second.logged("west.fleet leads in epoch 3"))
-	told := clocks.Now().Boot + apart
-	if err := harness.Stay(t.Context(), time.Second, "it has stopped", func(context.Context) error {
+	told := harness.Now().Boot + apart
+	if err := must.Stay(t.Context(), time.Second, "it has stopped", func(context.Context) error {
 		for _, a := range second.acts() {
 			if a.Begin > told && a.Result == "ok" { // what was under way may end, and what is refused begins nothing
 				return fmt.Errorf("act %+v was begun after %v", a, told)
@@ -142,14 +142,14 @@ func leads(m *member.Member, ns string, want bool) func(context.Context) error {
 // themselves.
 func TestHealthzDistinguishesAQuietWatchFromADeadOne(t *testing.T) {
 	const staleAfter = 10 * time.Second
-	ns := namespace(t)
+	ns := harness.NewNamespace(t, admin)
 	m := newMember(t, cluster.ViaProxy(cluster.AdminConfig()), member.Options{
 		Namespaces: []string{ns},
 		StaleAfter: staleAfter,
 	})
 	harness.AwaitSync(t, m)
 	healthy := func(context.Context) error { return m.Healthz(nil) }
-	musttest.Do(t, harness.Stay(t.Context(), 2*staleAfter, "a quiet watch is healthy", healthy))
+	musttest.Do(t, must.Stay(t.Context(), 2*staleAfter, "a quiet watch is healthy", healthy))
 	faults := []struct {
 		what         string
 		begin, cease func() error
@@ -160,18 +160,18 @@ func TestHealthzDistinguishesAQuietWatchFromADeadOne(t *testing.T) {
 	for i, f := range faults {
 		t.Cleanup(func() { _ = f.cease() }) // once more does no harm
 		musttest.Do(t, f.begin())
-		began := clocks.Now().Boot
+		began := harness.Now().Boot
 		await(t, f.what+", and Healthz fails", func(context.Context) error {
 			return must.ErrorIf(m.Healthz(nil) == nil, "healthy")
 		})
-		if took := clocks.Now().Boot - began; took > staleAfter+5*time.Second {
+		if took := harness.Now().Boot - began; took > staleAfter+5*time.Second {
 			t.Errorf("%s: noticed after %v, want %v, and a pause more at most", f.what, took, staleAfter)
 		}
 		musttest.Do(t, f.cease())
-		ceased := clocks.Now().Boot
+		ceased := harness.Now().Boot
 		write(t, ns, us, int64(i)+1, 10*time.Minute)
 		// A dead HTTP/2 connection lingers for 45 s in client-go.
-		if err := harness.Await(t.Context(), time.Minute, "the watch is back", func(context.Context) error {
+		if err := must.Await(t.Context(), time.Minute, "the watch is back", func(context.Context) error {
 			term, _ := m.Term(ns)
 			if term.Epoch() != int64(i)+1 {
 				return fmt.Errorf("epoch %d", term.Epoch())
@@ -180,7 +180,7 @@ func TestHealthzDistinguishesAQuietWatchFromADeadOne(t *testing.T) {
 		}); err != nil {
 			t.Error(err)
 		}
-		t.Logf("%s: back after %v", f.what, clocks.Now().Boot-ceased)
+		t.Logf("%s: back after %v", f.what, harness.Now().Boot-ceased)
 	}
 }
 
@@ -194,7 +194,7 @@ func nothingFails(f func()) func() error {
 // CapWrites has the API server itself give up on a write that outlives its term, even
 // if the client would wait on.
 func TestServerGivesUpOnAWriteThatOutlivesItsTerm(t *testing.T) {
-	ns := namespace(t)
+	ns := harness.NewNamespace(t, admin)
 	m := newMember(t, cluster.AdminConfig(), member.Options{Namespaces: []string{ns}})
 	deadline := write(t, ns, us, 1, 10*time.Second)
 	await(t, "this cluster leads", leads(m, ns, true))
@@ -213,7 +213,7 @@ func TestServerGivesUpOnAWriteThatOutlivesItsTerm(t *testing.T) {
 	})
 	stubborn := context.WithoutCancel(ctx)
 	err = c.Create(stubborn, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "late"}})
-	over := clocks.Now().Boot - deadline
+	over := harness.Now().Boot - deadline
 	t.Logf("the server answered %v after the deadline: %v", over, err)
 	if !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) || over > 5*time.Second || over < -time.Second {
 		t.Errorf("the server answered %v after the deadline: %v; want a timeout about then", over, err)

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,11 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/yaml"
 
-	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/process"
 )
@@ -47,7 +45,6 @@ var (
 	cluster *fleet.Server
 	admin   client.Client
 	program string // the built guestbook
-	clocks  clock.System
 )
 
 func TestMain(m *testing.M) {
@@ -79,16 +76,9 @@ func install(ctx context.Context) error {
 	if err := admin.Create(ctx, crd); err != nil {
 		return err
 	}
-	return harness.Await(ctx, patience, "guestbooks are served", func(ctx context.Context) error {
+	return must.Await(ctx, patience, "guestbooks are served", func(ctx context.Context) error {
 		return admin.List(ctx, &webappv1.GuestbookList{})
 	})
-}
-
-// namespace makes a namespace for a test.
-func namespace(t *testing.T) string {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-	musttest.Do(t, admin.Create(t.Context(), ns))
-	return ns.Name
 }
 
 // books makes n guestbooks.
@@ -106,15 +96,12 @@ func books(t *testing.T, ns string, n int) (names []string) {
 
 // write writes the Lease as the hub does, and returns its deadline on the boot clock.
 func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadline time.Duration) {
-	now := clocks.Now()
-	term := lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now.Wall, RenewTime: now.Wall, Duration: d}
-	musttest.Do(t, harness.PutLease(t.Context(), admin, ns, us, term))
-	return now.Boot + d
+	return harness.PutLease(t, admin, ns, us, holder, epoch, d).Boot + d
 }
 
 // await fails the test if the condition does not come about.
 func await(t *testing.T, what string, condition func(context.Context) error) {
-	harness.Eventually(t, patience, what, condition)
+	musttest.Eventually(t, patience, what, condition)
 }
 
 // user returns the configuration of a user who may read leases, and work on

@@ -43,7 +43,7 @@ func TestTheQuickStartActsWhereItsClusterLeads(t *testing.T) {
 	code = strings.Replace(code, `":8081"`, `"127.0.0.1:0"`, 1) // other programs may have that one
 	shops := buildAlone(t, root, code)
 
-	ns, other := namespace(t), namespace(t)
+	ns, other := harness.NewNamespace(t, admin), harness.NewNamespace(t, admin)
 	for _, in := range []string{ns, other} {
 		book := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "book"}}
 		musttest.Do(t, admin.Create(t.Context(), book))

@@ -14,6 +14,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/member"
@@ -49,7 +50,7 @@ func registration(ctx context.Context, ns string) (lease.Registration, error) {
 // A reader that was stopped for longer than its registration lasts acts only after it has registered again.
 func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t)
+	ns := harness.NewNamespace(t, admin)
 	names := books(t, ns, 3)
 	write(t, ns, us, 1, time.Hour)
 	p := start(t, registering(t, ns), "east", ns, "-register="+ns, "-act-every="+actEvery.String())
@@ -61,12 +62,12 @@ func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 	musttest.Do(t, p.Pause())
 	var last lease.Registration
 	await(t, "its registration has run out", func(ctx context.Context) (err error) {
-		if last, err = registration(ctx, ns); err == nil && clocks.Now().Wall.Before(last.Until().Add(time.Second)) {
+		if last, err = registration(ctx, ns); err == nil && harness.Now().Wall.Before(last.Until().Add(time.Second)) {
 			err = fmt.Errorf("lasts until %v", last.Until())
 		}
 		return err
 	})
-	over := clocks.Now().Boot
+	over := harness.Now().Boot
 	musttest.Do(t, p.Resume())
 	var renewed time.Time
 	await(t, "it has registered anew", func(ctx context.Context) error {
@@ -79,7 +80,7 @@ func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 		}
 		return errors.New("there is no other registration")
 	})
-	now := clocks.Now()
+	now := harness.Now()
 	since := now.Boot - now.Wall.Sub(renewed) // its confirmation, on the clock of the act log
 	await(t, "it acts again", func(context.Context) error {
 		for _, a := range p.acts() {

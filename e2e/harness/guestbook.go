@@ -59,7 +59,7 @@ func installGuestbook(ctx context.Context, c client.Client, s *fleet.Server, nam
 		object := &unstructured.Unstructured{}
 		must.Do(yaml.Unmarshal([]byte(document), &object.Object), "manifest of the guestbook")
 		what := fmt.Sprintf("%s %s is in %s", object.GetKind(), client.ObjectKeyFromObject(object), s.Name())
-		must.Do(Await(ctx, servedPatience, what, func(ctx context.Context) error { // until the CRD is served
+		must.Do(must.Await(ctx, servedPatience, what, func(ctx context.Context) error { // until the CRD is served
 			return client.IgnoreAlreadyExists(c.Create(ctx, object))
 		}))
 	}

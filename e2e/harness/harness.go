@@ -299,7 +299,7 @@ func (d *Drill) Await(ctx context.Context, limit time.Duration, what string,
 	condition func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	return Await(ctx, limit, what, func(ctx context.Context) error {
+	return must.Await(ctx, limit, what, func(ctx context.Context) error {
 		if err := d.Check(); err != nil {
 			cancel(err)
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,25 +17,33 @@ import (
 
 // Scrape returns the metrics of a replica, as a Prometheus with a token of [Drill.Scraper] reads them.
 func Scrape(ctx context.Context, address, token string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/metrics", nil)
-	if err != nil {
-		return "", err
+	status, body, err := Ask(ctx, http.MethodGet, "https://"+address+"/metrics", token, "")
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("metrics of %s: %d: %s", address, status, body)
 	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	https := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+	return body, err
+}
+
+// Ask sends a request to a replica, with a token if there is one.
+func Ask(ctx context.Context, method, url, token, sent string) (status int, body string, err error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(sent))
+	if err != nil {
+		return 0, "", err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // its certificate is signed by nobody
 		DisableKeepAlives: true,
 	}}
-	answer, err := https.Do(request)
+	answer, err := client.Do(request)
 	if err != nil {
-		return "", err
+		return 0, "", err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("metrics of %s: %s: %s", address, answer.Status, body)
-	}
-	return string(body), err
+	content, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(content), err
 }
 
 // Scraper returns a token of an account that may read the metrics, and nothing else.

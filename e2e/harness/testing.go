@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,12 +23,6 @@ import (
 	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/member"
 )
-
-// Eventually is [Await] for a test.
-func Eventually(t testing.TB, limit time.Duration, what string, condition func(context.Context) error) {
-	t.Helper()
-	musttest.Do(t, Await(t.Context(), limit, what, condition))
-}
 
 // Eventually is [Drill.Await] for a test.
 func (d *Drill) Eventually(t testing.TB, limit time.Duration, what string, condition func(context.Context) error) {
@@ -48,7 +42,7 @@ func Edit[O client.Object](t testing.TB, c client.Client, o O, change func(O)) {
 // After returns when the boot clock shows the instant.
 func After(t testing.TB, instant time.Duration) {
 	t.Helper()
-	Eventually(t, time.Hour, "the time has come", func(context.Context) error {
+	musttest.Eventually(t, time.Hour, "the time has come", func(context.Context) error {
 		left := instant - Now().Boot
 		return must.ErrorIf(left > 0, "%v are left", left)
 	})
@@ -57,12 +51,7 @@ func After(t testing.TB, instant time.Duration) {
 // RunMember runs the member library until the test is over, or until stop, which returns when it has ended.
 func RunMember(t testing.TB, cfg *rest.Config, o member.Options) (m *member.Member, stop func()) {
 	m = musttest.Get(member.New(cfg, o))(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- m.Start(ctx) }()
-	stop = sync.OnceFunc(func() { cancel(); musttest.Do(t, <-ended) })
-	t.Cleanup(stop)
-	return m, stop
+	return m, musttest.Start(t, m.Start)
 }
 
 // AwaitSync returns when a Member has its first lists.
@@ -72,16 +61,28 @@ func AwaitSync(t testing.TB, m *member.Member) {
 	musttest.Do(t, m.WaitForSync(ctx))
 }
 
-// PutLease writes a member's Lease of a namespace as a hub does, for tests of readers. cluster is the name that Leases
-// give the member.
-func PutLease(ctx context.Context, c client.Client, namespace, cluster string, t lease.Term) error {
+// NewNamespace makes a namespace for a test.
+func NewNamespace(t testing.TB, c client.Client) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	musttest.Do(t, c.Create(t.Context(), ns))
+	return ns.Name
+}
+
+// PutLease writes a member's Lease of a namespace as a hub does, for tests of readers, and returns when it was renewed.
+// cluster is the name that Leases give the member.
+func PutLease(t testing.TB, c client.Client, namespace, cluster, holder string, epoch int64,
+	d time.Duration) lease.Reading {
+	t.Helper()
+	now := Now()
+	term := lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now.Wall, RenewTime: now.Wall, Duration: d}
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}}
-	_, err := controllerutil.CreateOrUpdate(ctx, c, l, func() error {
+	musttest.Get(controllerutil.CreateOrUpdate(t.Context(), c, l, func() error {
 		return wire.Write(lease.Content{
-			Term: t, Namespace: namespace, Name: l.Name, Cluster: cluster, ClusterUID: "uid", Hub: "hub",
+			Term: term, Namespace: namespace, Name: l.Name, Cluster: cluster, ClusterUID: "uid", Hub: "hub",
 		}, "", l)
-	})
-	return err
+	}))(t)
+	return now
 }
 
 // New starts a drill in a temporary folder for a test, and stops it when the test is over. If the test fails it keeps

@@ -74,7 +74,7 @@ func Observe[O client.Object](ctx context.Context, c client.WithWatch, list clie
 		defer close(w.done)
 		controller.RunWithContext(running)
 	}()
-	err := Await(ctx, syncPatience, fmt.Sprintf("a watch of %T has begun", o), func(context.Context) error {
+	err := must.Await(ctx, syncPatience, fmt.Sprintf("a watch of %T has begun", o), func(context.Context) error {
 		return must.ErrorIf(!controller.HasSynced(), "no list yet")
 	})
 	if err != nil {

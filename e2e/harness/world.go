@@ -78,7 +78,7 @@ func (w *World) Must(err error) {
 
 // Eventually is [Eventually] for the world's test.
 func (w *World) Eventually(what string, within time.Duration, condition func() error) {
-	Eventually(w.T, within, what, func(context.Context) error { return condition() })
+	musttest.Eventually(w.T, within, what, func(context.Context) error { return condition() })
 }
 
 // release creates an election that a predecessor released long ago. So the hub need not wait for the predecessor's

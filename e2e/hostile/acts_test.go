@@ -12,31 +12,14 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/hostile/front"
+	"github.com/leasecast/leasecast/e2e/hostile/worst"
 )
 
 const protobuf = "application/vnd.kubernetes.protobuf"
-
-type marshaler interface{ Marshal() ([]byte, error) }
-
-// enveloped is an object as API servers send it. Plain data always marshals.
-func enveloped(of runtime.TypeMeta, o marshaler) []byte {
-	raw, _ := o.Marshal()
-	unknown := runtime.Unknown{TypeMeta: of, Raw: raw}
-	raw, _ = unknown.Marshal()
-	return append([]byte("k8s\x00"), raw...)
-}
-
-// event is one of a watch, with its length before it.
-func event(kind string, of runtime.TypeMeta, o marshaler) []byte {
-	e := metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: enveloped(of, o)}}
-	data, _ := e.Marshal()
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
-}
 
 // endless has the watches of Namespaces and Leases show new ones without end.
 func endless(w http.ResponseWriter, r *http.Request, honest http.Handler) {
@@ -64,14 +47,15 @@ func flood(w http.ResponseWriter, r *http.Request, honest http.Handler, next fun
 	for n := 1; r.Context().Err() == nil; n++ {
 		kind, name := next(n)
 		meta := metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), ResourceVersion: fmt.Sprint(1_000_000 + n)}
-		var o marshaler = &corev1.Namespace{ObjectMeta: meta}
-		of := runtime.TypeMeta{APIVersion: "v1", Kind: "Namespace"}
+		var o interface{ Marshal() ([]byte, error) } = &corev1.Namespace{ObjectMeta: meta}
+		of := corev1.SchemeGroupVersion.WithKind("Namespace")
 		if leases {
 			meta.Namespace, meta.Labels = shop, map[string]string{v1alpha1.ManagedLabel: "true"}
 			o = &coordinationv1.Lease{ObjectMeta: meta}
-			of = runtime.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
+			of = coordinationv1.SchemeGroupVersion.WithKind("Lease")
 		}
-		if _, err := w.Write(event(kind, of, o)); err != nil {
+		content, _ := o.Marshal() // plain data always marshals
+		if _, err := w.Write(worst.Event(kind, of, content)); err != nil {
 			return
 		}
 	}
@@ -155,13 +139,13 @@ func onWatches(answer func(http.ResponseWriter, *http.Request)) front.Act {
 
 func expired(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", protobuf+";stream=watch")
-	tooOld := &metav1.Status{
+	tooOld, _ := (&metav1.Status{
 		Status:  metav1.StatusFailure,
 		Reason:  metav1.StatusReasonExpired,
 		Code:    http.StatusGone,
 		Message: "too old",
-	}
-	_, _ = w.Write(event("ERROR", runtime.TypeMeta{APIVersion: "v1", Kind: "Status"}, tooOld))
+	}).Marshal()
+	_, _ = w.Write(worst.Event("ERROR", corev1.SchemeGroupVersion.WithKind("Status"), tooOld))
 }
 
 func silent(w http.ResponseWriter, r *http.Request) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -62,10 +61,11 @@ var attacks = []attack{
 
 	{
 		name:   "tenants of a member register without end",
-		before: manyRegistrations,
-		tenant: together(manyBeside("east"), manyBeside("west"), rewritten, comingAndGoing),
-		told:   reason.TooManyReaders,
-		short:  true,
+		before: manyRegistrations(far, shop, 2100), // more than the hub keeps for a member
+		tenant: together(manyRegistrations("east", "beside", 200), manyRegistrations("west", "beside", 200),
+			rewritten, comingAndGoing),
+		told:  reason.TooManyReaders,
+		short: true,
 	},
 	{
 		name:   "tenants of a member fill what the hub looks at",
@@ -157,17 +157,7 @@ func (s *testbed) enter(t *testing.T, first, do play) (leave func()) {
 	if first != nil {
 		musttest.Do(t, first(t.Context(), s))
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- do(ctx, s) }()
-	leave = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(leave)
-	return leave
+	return musttest.Start(t, func(ctx context.Context) error { return do(ctx, s) })
 }
 
 // hubRevision counts what was written into the management cluster so far.

@@ -45,26 +45,15 @@ func newHubTenant(ctx context.Context, d *harness.Drill) (client.Client, error) 
 
 // secretOf is a Secret of the tenant, with so many bytes.
 func secretOf(name string, size int) *corev1.Secret {
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: harness.FleetNamespace,
-			Name:      name,
-			Labels:    map[string]string{ofTenant: "true"},
-		},
-		Data: map[string][]byte{"value": make([]byte, size)},
-	}
+	return &corev1.Secret{ObjectMeta: ofTenants(name), Data: map[string][]byte{"value": make([]byte, size)}}
 }
 
 // clusterOf is a Cluster of the tenant that takes part.
 func clusterOf(name, priority string) *clusterv1.Cluster {
-	return &clusterv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: harness.FleetNamespace,
-			Name:      name,
-			Labels:    map[string]string{ofTenant: "true", fleet.PriorityLabel: priority},
-		},
-		Spec: clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 1}},
-	}
+	o := &clusterv1.Cluster{ObjectMeta: ofTenants(name)}
+	o.Labels[fleet.PriorityLabel] = priority
+	o.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 1}
+	return o
 }
 
 // largeSecrets writes 300 Secrets of a megabyte that no Cluster needs.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 // stalls is a namespace of all members with fenced CronJobs that tenants write.
@@ -203,15 +204,7 @@ func restlessPolicies(ctx context.Context, s *testbed) error {
 		if err := c.Patch(ctx, p, client.RawPatch(types.MergePatchType, patch)); err != nil {
 			return unlessEnded(ctx, err)
 		}
-		wait(ctx, 200*time.Millisecond)
+		_ = process.Pass(ctx, 200*time.Millisecond)
 	}
 	return nil
-}
-
-// wait returns after a time, or when the context ends.
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // atOnce is how many requests a tenant makes at once.
@@ -66,7 +66,7 @@ func (s *testbed) tenant(ctx context.Context, member, namespace, name string) (*
 		all:       all,
 		leases:    all.CoordinationV1().Leases(namespace),
 	}
-	return t, harness.Await(ctx, patience, "the tenant may edit its namespace", func(ctx context.Context) error {
+	return t, must.Await(ctx, patience, "the tenant may edit its namespace", func(ctx context.Context) error {
 		_, err := t.leases.List(ctx, metav1.ListOptions{Limit: 1})
 		return err
 	})

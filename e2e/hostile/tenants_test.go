@@ -13,26 +13,14 @@ import (
 // megabyte is what tenants like to write.
 var megabyte = strings.Repeat("m", 1<<20)
 
-// manyRegistrations writes more valid registrations than the hub keeps for a member.
-func manyRegistrations(ctx context.Context, s *testbed) error {
-	t, err := s.tenant(ctx, far, shop, "many")
-	if err != nil {
-		return err
-	}
-	return each(ctx, 2100, func(ctx context.Context, n int) error {
-		_, err := t.register(ctx, fmt.Sprint("many-", n))
-		return unlessEnded(ctx, err)
-	})
-}
-
-// manyBeside writes registrations in an honest member, for a namespace that is not led.
-func manyBeside(member string) play {
+// manyRegistrations writes so many valid registrations in a namespace of a member.
+func manyRegistrations(member, namespace string, number int) play {
 	return func(ctx context.Context, s *testbed) error {
-		t, err := s.tenant(ctx, member, "beside", "many")
+		t, err := s.tenant(ctx, member, namespace, "many")
 		if err != nil {
 			return err
 		}
-		return each(ctx, 200, func(ctx context.Context, n int) error {
+		return each(ctx, number, func(ctx context.Context, n int) error {
 			_, err := t.register(ctx, fmt.Sprint("many-", n))
 			return unlessEnded(ctx, err)
 		})

@@ -30,7 +30,7 @@ func (f *figures) String() string {
 // instant, and notes how long that took.
 func (f *figures) takenOver(v *view, lost time.Duration) {
 	var first map[string]time.Duration
-	harness.Eventually(v.t, harness.Default.Duration+slack, "all namespaces are renewed by the other replica",
+	musttest.Eventually(v.t, harness.Default.Duration+slack, "all namespaces are renewed by the other replica",
 		func(context.Context) (err error) {
 			first, err = v.stampedAfter(lost)
 			return err

@@ -28,7 +28,7 @@ func TestSteadyHubOnlyRenews(t *testing.T) {
 	writer := shared.settled(t)
 	v := look(t, shared)
 	since := time.Now()
-	harness.Eventually(t, 2*patience, "nothing else is written for a renew interval", func(context.Context) error {
+	musttest.Eventually(t, 2*patience, "nothing else is written for a renew interval", func(context.Context) error {
 		_, others := stored(t, writer, since)
 		if len(others) > 0 {
 			since = time.Now()

@@ -118,13 +118,7 @@ func (p *pair) writer(ctx context.Context) (*replica, error) {
 
 // drop takes a replica off the list of those that live.
 func (p *pair) drop(r *replica) {
-	var rest []*replica
-	for _, other := range p.replicas {
-		if other != r {
-			rest = append(rest, other)
-		}
-	}
-	p.replicas = rest
+	p.replicas = slices.DeleteFunc(p.replicas, func(other *replica) bool { return other == r })
 }
 
 // settled returns when two replicas run, of which one writes and the other is a candidate, and each namespace has the
@@ -133,7 +127,7 @@ func (p *pair) settled(t *testing.T) (writer *replica) {
 	for len(p.replicas) < 2 {
 		p.join(t)
 	}
-	harness.Eventually(t, patience, "a replica of the pair is elected", func(ctx context.Context) (err error) {
+	musttest.Eventually(t, patience, "a replica of the pair is elected", func(ctx context.Context) (err error) {
 		writer, err = p.writer(ctx)
 		return err
 	})
@@ -150,7 +144,7 @@ func (p *pair) join(t *testing.T) *replica {
 	}
 	process := musttest.Get(p.d.StartHub())(t)
 	r := &replica{Process: process}
-	harness.Eventually(t, patience, process.Name()+" is a candidate", func(context.Context) error {
+	musttest.Eventually(t, patience, process.Name()+" is a candidate", func(context.Context) error {
 		musttest.Do(t, r.Check())
 		return must.ErrorIf(!strings.Contains(read(t, r.Log()), campaigning), "its log does not say so")
 	})
@@ -160,7 +154,7 @@ func (p *pair) join(t *testing.T) *replica {
 
 // led returns when the records and the leaders' Leases are as they are while all members are well.
 func (p *pair) led(t *testing.T, limit time.Duration) {
-	harness.Eventually(t, limit, "each namespace has the right leader", func(ctx context.Context) error {
+	musttest.Eventually(t, limit, "each namespace has the right leader", func(ctx context.Context) error {
 		for namespace, leader := range leaders {
 			if _, err := p.d.Leading(ctx, leader, namespace, leader); err != nil {
 				return fmt.Errorf("%s: %w", namespace, err)

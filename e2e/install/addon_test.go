@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
@@ -52,7 +51,7 @@ func TestTheAddOnOfClusterctlLeadsOnceItIsGrantedAFleet(t *testing.T) {
 	w.Policy("shops", "shop")
 
 	var command string
-	harness.Eventually(t, patience, "the policy names the missing grant", func(ctx context.Context) (err error) {
+	musttest.Eventually(t, patience, "the policy names the missing grant", func(ctx context.Context) (err error) {
 		command, err = w.missing(ctx)
 		return err
 	})
@@ -60,7 +59,7 @@ func TestTheAddOnOfClusterctlLeadsOnceItIsGrantedAFleet(t *testing.T) {
 		t.Errorf("the log does not say %q", command)
 	}
 	// A fleet that nobody named, and that anybody can make, does not hold the hub up.
-	harness.Eventually(t, patience, "the hub is ready", h.ready)
+	musttest.Eventually(t, patience, "the hub is ready", h.ready)
 	if _, err := w.Record("shop"); err == nil {
 		t.Error("there is a record of a fleet whose kubeconfigs nobody may read")
 	}
@@ -68,7 +67,7 @@ func TestTheAddOnOfClusterctlLeadsOnceItIsGrantedAFleet(t *testing.T) {
 	args := strings.Fields(command)
 	w.kubectl(args[1:]...)
 	w.Leads("east", "shop", patience, "east", "west")
-	harness.Eventually(t, patience, "the policy says that nothing is missing", func(ctx context.Context) error {
+	musttest.Eventually(t, patience, "the policy says that nothing is missing", func(ctx context.Context) error {
 		if command, err := w.missing(ctx); err == nil {
 			return errors.New(command)
 		}

@@ -38,7 +38,7 @@ func TestTheHubIsInstalledUsedAndRemoved(t *testing.T) {
 	w := newWorld(t, "east", "west")
 	w.make("deploy")
 	h := w.startHub()
-	harness.Eventually(t, patience, "the hub is ready", h.ready)
+	musttest.Eventually(t, patience, "the hub is ready", h.ready)
 	w.register("east", "west")
 	w.Namespace("shop", "east", "west")
 	w.Policy("shops", "shop")
@@ -107,7 +107,7 @@ func (w *world) debuggingIsGuarded(t *testing.T, h *hub) {
 		{http.MethodPut, "/leasecast/debug/verbosity", debugger, `{"level":"debug"}`, http.StatusOK, `"debug"`},
 		{http.MethodGet, "/leasecast/debug/verbosity", debugger, "", http.StatusOK, `"debug"`},
 	} {
-		status, body, err := ask(t.Context(), test.method, "https://"+h.metrics+test.path, test.token, test.sent)
+		status, body, err := harness.Ask(t.Context(), test.method, "https://"+h.metrics+test.path, test.token, test.sent)
 		if err != nil || status != test.status || !strings.Contains(body, test.answer) {
 			t.Errorf("%s %s %q: %d, %v: %s", test.method, test.path, test.sent, status, err, body)
 		}
@@ -200,7 +200,7 @@ func value(f *dto.MetricFamily) float64 {
 
 func (w *world) seriesEnd(t *testing.T, h *hub) {
 	w.kubectl("label", "cluster", "east", fleet.PriorityLabel+"-")
-	harness.Eventually(t, patience, "no metric names east", func(ctx context.Context) error {
+	musttest.Eventually(t, patience, "no metric names east", func(ctx context.Context) error {
 		said := must.Get(w.scrape(ctx, h))
 		if said["leasecast_member_state"] == nil {
 			return errors.New("no metric names any member")

@@ -6,10 +6,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -105,11 +102,7 @@ func (w *world) makeIn(checkout, target string) string {
 
 // as is a configuration with a token of a service account.
 func (w *world) as(namespace, account string) *rest.Config {
-	token := musttest.Get(w.client.CoreV1().ServiceAccounts(namespace).CreateToken(w.t.Context(), account,
-		&authenticationv1.TokenRequest{}, metav1.CreateOptions{}))(w.T)
-	config := rest.AnonymousClientConfig(w.Servers.Hub().AdminConfig())
-	config.BearerToken = token.Status.Token
-	return config
+	return musttest.Get(w.Servers.Hub().TokenConfig(w.t.Context(), namespace, account))(w.T)
 }
 
 // hub is one replica of the installed hub.
@@ -156,28 +149,7 @@ func (w *world) startProgram(program string) *hub {
 
 // get asks the hub for a URL.
 func get(ctx context.Context, url, token string) (status int, body string, err error) {
-	return ask(ctx, http.MethodGet, url, token, "")
-}
-
-func ask(ctx context.Context, method, url, token, sent string) (status int, body string, err error) {
-	// Its certificate is signed by nobody.
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
-	}}
-	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(sent))
-	if err != nil {
-		return 0, "", err
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return 0, "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	content, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(content), err
+	return harness.Ask(ctx, http.MethodGet, url, token, "")
 }
 
 // ready returns what /readyz says.
@@ -233,12 +205,12 @@ func TestARollingUpgradeEndsNoTerm(t *testing.T) {
 	w.make("deploy")
 	for range 2 {
 		next := w.startHub()
-		harness.Eventually(t, patience, "the new replica is ready", next.ready)
+		musttest.Eventually(t, patience, "the new replica is ready", next.ready)
 		w.Must(replicas[0].Stop())
 		replicas = append(slices.Delete(replicas, 0, 1), next)
 	}
 	upgraded := harness.Now().Wall
-	harness.Eventually(t, patience, "a new replica has renewed everything", func(context.Context) error {
+	musttest.Eventually(t, patience, "a new replica has renewed everything", func(context.Context) error {
 		seen := harness.LedIn(copies.Seen())
 		for _, name := range names {
 			if led := seen[name]; len(led) == 0 || !led[len(led)-1].RenewTime.After(upgraded) {

@@ -69,7 +69,8 @@ func (w *world) unmoved(before *v1alpha1.NamespaceLeader) {
 	after := musttest.Get(w.Record(before.Name))(w.T)
 	was, is := before.Spec, after.Spec
 	if is.Leader != was.Leader || is.Epoch != was.Epoch || is.State != was.State || !is.Since.Equal(was.Since) {
-		w.T.Errorf("%s moved: history %+v", before.Name, after.Status.History)
+		w.T.Errorf("%s was disturbed: %s epoch %d %s (%s) since %v; was %s epoch %d since %v; history %+v", after.Name,
+			is.Leader, is.Epoch, is.State, is.Reason, is.Since, was.Leader, was.Epoch, was.Since, after.Status.History)
 	}
 }
 

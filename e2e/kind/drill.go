@@ -165,7 +165,7 @@ func (st *testbed) round(ctx context.Context, f fault, r *round) {
 	must.FailIf(i < 0, "%q leads, which is no member of the drill", r.Leader)
 	leader := members[i]
 	for _, c := range members {
-		must.Do(harness.Await(ctx, recoverLimit, "the guestbook in "+c.name+" could act",
+		must.Do(must.Await(ctx, recoverLimit, "the guestbook in "+c.name+" could act",
 			func(ctx context.Context) error { return st.warm(ctx, c) }))
 	}
 	began := harness.Now().Boot
@@ -195,7 +195,7 @@ func (st *testbed) follow(ctx context.Context, expect outcome, leader cluster, a
 	complete := harness.Now().Boot
 	switch expect {
 	case unmoved:
-		must.Do(harness.Stay(ctx, watched, leader.name+" goes on", func(context.Context) error {
+		must.Do(must.Stay(ctx, watched, leader.name+" goes on", func(context.Context) error {
 			now := harness.Now().Boot // first: the time for reading is no pause of the leader
 			acts := must.Get(st.acts())
 			return unbroken(acts, leader.name, at, now)
@@ -222,7 +222,7 @@ func (st *testbed) follow(ctx context.Context, expect outcome, leader cluster, a
 // awaitAct returns the first act that matches.
 func (st *testbed) awaitAct(ctx context.Context, limit time.Duration, what string,
 	match func(harness.Act) bool) (first harness.Act, err error) {
-	err = harness.Await(ctx, limit, what, func(context.Context) (err error) {
+	err = must.Await(ctx, limit, what, func(context.Context) (err error) {
 		first, err = harness.FirstAct(st.acts, match)
 		return err
 	})
@@ -255,7 +255,7 @@ func record(ctx context.Context, hub client.Client) (*v1alpha1.NamespaceLeader, 
 
 // awaitSettled returns the leader when all is well: one cluster leads, and each other one could.
 func awaitSettled(ctx context.Context, hub client.Client, limit time.Duration) (leader string) {
-	must.Do(harness.Await(ctx, limit, "one cluster leads and each other one could", func(ctx context.Context) error {
+	must.Do(must.Await(ctx, limit, "one cluster leads and each other one could", func(ctx context.Context) error {
 		r := must.Get(record(ctx, hub))
 		if r.Spec.State != v1alpha1.StateLeading || len(r.Status.Candidates) != len(members) {
 			return fmt.Errorf("the record has state %s and %d candidates: %s", r.Spec.State, len(r.Status.Candidates),

@@ -153,7 +153,7 @@ func (p *place) installGuestbook(ctx context.Context, c cluster) {
 	must.Do(p.apply(ctx, c, nil, p.root, "config", "reader"))
 	must.Do(p.apply(ctx, c, webappv1.CRD))
 	manifest := bytes.ReplaceAll(guestbookManifest, []byte(`value: "" # set for each member`), []byte("value: "+c.name))
-	must.Do(harness.Await(ctx, time.Minute, "guestbooks are served in "+c.inKind(), func(ctx context.Context) error {
+	must.Do(must.Await(ctx, time.Minute, "guestbooks are served in "+c.inKind(), func(ctx context.Context) error {
 		return p.apply(ctx, c, manifest)
 	}))
 	p.rollOut(ctx, c, guestbookHome, "guestbook", digest)
@@ -166,7 +166,7 @@ func (p *place) register(ctx context.Context) {
 	for _, c := range members {
 		p.setKubeconfig(ctx, c, must.Get(kind(ctx, nil, "get", "kubeconfig", "--internal", "--name", c.inKind())))
 		manifest := strings.NewReplacer("NAME", c.name, "PRIORITY", fmt.Sprint(c.priority)).Replace(memberManifest)
-		must.Do(harness.Await(ctx, capiLimit, "Cluster "+c.name+" is admitted", func(ctx context.Context) error {
+		must.Do(must.Await(ctx, capiLimit, "Cluster "+c.name+" is admitted", func(ctx context.Context) error {
 			return p.apply(ctx, hub, []byte(manifest))
 		}))
 	}
@@ -310,7 +310,7 @@ func (p *place) reuse(ctx context.Context, c cluster) error {
 
 // answers returns when the cluster's API server answers and its node is ready.
 func (p *place) answers(ctx context.Context, c cluster, limit time.Duration) error {
-	return harness.Await(ctx, limit, c.inKind()+" answers and its node is ready", func(ctx context.Context) error {
+	return must.Await(ctx, limit, c.inKind()+" answers and its node is ready", func(ctx context.Context) error {
 		_, err := p.kubectl(ctx, c, "--request-timeout=5s", "wait", "--for=condition=Ready", "--timeout=5s", "node", c.node())
 		return err
 	})

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/e2e/process"
 )
@@ -22,7 +22,7 @@ func shell(t *testing.T, script string) *process.Process {
 }
 
 func await(t *testing.T, what string, condition func() bool) {
-	harness.Eventually(t, 30*time.Second, what, func(context.Context) error {
+	musttest.Eventually(t, 30*time.Second, what, func(context.Context) error {
 		if !condition() {
 			return errors.New("not yet")
 		}
@@ -64,7 +64,7 @@ func TestPauseHoldsAProcessUntilResume(t *testing.T) {
 	await(t, "it ticks", func() bool { return ticks() > 0 })
 	musttest.Do(t, p.Pause())
 	before := ticks()
-	musttest.Do(t, harness.Stay(t.Context(), 200*time.Millisecond, "it is paused", func(context.Context) error {
+	musttest.Do(t, must.Stay(t.Context(), 200*time.Millisecond, "it is paused", func(context.Context) error {
 		if ticks() != before {
 			return errors.New("it ticks")
 		}

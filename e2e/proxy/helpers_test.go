@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
 )
 
@@ -21,13 +23,7 @@ const patience = time.Minute
 
 func await(t *testing.T, what string, met func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !met() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s", what, patience)
-		}
-		<-time.After(time.Millisecond)
-	}
+	musttest.Eventually(t, patience, what, func(context.Context) error { return must.ErrorIf(!met(), "it is not so yet") })
 }
 
 func startProxy(t *testing.T, target string) *Proxy {

@@ -123,7 +123,7 @@ func TestNamespaceThatHasEndedWaitsForAClusterWithoutReadsOfItsRecord(t *testing
 		if test.recorded {
 			musttest.Do(t, api.Create(t.Context(), recordOf("fleet", "ended")))
 		}
-		if got, err := c.reconcileNamespace(t.Context(), requestAbout(ended)); err != nil || got.RequeueAfter != test.want {
+		if got, err := c.reconcileNamespace(t.Context(), requestOf(ended)); err != nil || got.RequeueAfter != test.want {
 			t.Errorf("%s: again in %v, %v; want %v", name, got.RequeueAfter, err, test.want)
 		}
 	}

@@ -57,7 +57,7 @@ func TestCasesAreWhatDecisionsRestOn(t *testing.T) {
 			}
 			for _, name := range []string{"shop", "shop", "till"} { // one of them twice
 				if test.decides {
-					_, err := c.reconcileNamespace(ctx, requestAbout(types.NamespacedName{Namespace: "fleet", Name: name}))
+					_, err := c.reconcileNamespace(ctx, requestOf(types.NamespacedName{Namespace: "fleet", Name: name}))
 					musttest.Do(t, err)
 				}
 			}

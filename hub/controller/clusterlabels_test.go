@@ -69,7 +69,7 @@ func TestLabelsOfAClusterShowWhatItLeads(t *testing.T) {
 				want[leadsShop] = "true"
 			}
 			for range 2 {
-				got, err := labels.reconcile(t.Context(), requestAbout(client.ObjectKeyFromObject(east)))
+				got, err := labels.reconcile(t.Context(), requestOf(client.ObjectKeyFromObject(east)))
 				musttest.Do(t, err)
 				musttest.Do(t, api.Get(t.Context(), client.ObjectKeyFromObject(east), east))
 				if !maps.Equal(east.Labels, want) || got.RequeueAfter != test.again {
@@ -77,7 +77,7 @@ func TestLabelsOfAClusterShowWhatItLeads(t *testing.T) {
 				}
 				c.Client = failing(bounded(api), "patch") // nothing has changed since
 			}
-			if gone, err := labels.reconcile(t.Context(), requestAbout(shops)); err != nil || gone.RequeueAfter != 0 {
+			if gone, err := labels.reconcile(t.Context(), requestOf(shops)); err != nil || gone.RequeueAfter != 0 {
 				t.Errorf("a Cluster that is gone: %+v, %v", gone, err)
 			}
 		})
@@ -92,7 +92,7 @@ func TestWhatTriggersTheLabelsOfACluster(t *testing.T) {
 	led, p := recordOf("fleet", "shop"), policyOf("fleet", "shops", "shop")
 	led.Spec.Leader = "east"
 	labels := clusterLabels{c.hub, c.policies}
-	east := []mcreconcile.Request{requestAbout(types.NamespacedName{Namespace: "fleet", Name: "east"})}
+	east := []mcreconcile.Request{requestOf(types.NamespacedName{Namespace: "fleet", Name: "east"})}
 	for what, test := range map[string]struct{ got, want []mcreconcile.Request }{
 		"a record with a leader":    {leaderOf(t.Context(), led), east},
 		"a record without a leader": {leaderOf(t.Context(), recordOf("fleet", "shop")), nil},

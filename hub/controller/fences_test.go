@@ -50,8 +50,6 @@ func TestWhichFencesAMemberMustHaveInForce(t *testing.T) {
 		change          func(*decide.Policy)
 	}{
 		"no fence":                           {nil, missing, "", false, false, nil},
-		"the fence is in force":              {jobs, nil, "", false, false, nil},
-		"the fence is missing":               {jobs, missing, "", true, true, nil},
 		"the fence is missing elsewhere":     {jobs, elsewhere, "", false, false, nil},
 		"the fence of schedules is missing":  {both, ofJobs, "", true, true, nil},
 		"the fence of writes is missing":     {both, ofWrites, "", true, false, nil},
@@ -84,9 +82,6 @@ func TestWhichFencesAMemberMustHaveInForce(t *testing.T) {
 func TestLockIsRefusedByClustersWithoutThePolicysNamespace(t *testing.T) {
 	there := &corev1.Namespace{}
 	here := func(m *decide.Member) { m.Namespace = there }
-	ending := func(m *decide.Member) {
-		m.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}
-	}
 	for name, test := range map[string]struct {
 		locks   *corev1.Namespace // the lock's namespace; nil: it does not exist
 		unread  error             // instead
@@ -94,13 +89,11 @@ func TestLockIsRefusedByClustersWithoutThePolicysNamespace(t *testing.T) {
 		fence   error // in west
 		refused bool
 	}{
-		"west refuses the lock":                         {there, nil, nil, nil, true},
-		"west may admit the lock":                       {there, nil, nil, guard.ErrNotEnforced, false},
-		"west does not allow the fence":                 {there, nil, nil, guard.NotAllowedError{}, false},
-		"the lock's namespace does not exist":           {nil, nil, nil, guard.NotAllowedError{}, true},
-		"west's namespaces cannot be read":              {nil, errDisengaged, nil, guard.NotAllowedError{}, false},
-		"only the policy's namespace exists":            {nil, nil, here, guard.NotAllowedError{}, false},
-		"the policy's namespace is about to be deleted": {there, nil, ending, guard.ErrNotEnforced, false},
+		"west refuses the lock":               {there, nil, nil, nil, true},
+		"west does not allow the fence":       {there, nil, nil, guard.NotAllowedError{}, false},
+		"the lock's namespace does not exist": {nil, nil, nil, guard.NotAllowedError{}, true},
+		"west's namespaces cannot be read":    {nil, errDisengaged, nil, guard.NotAllowedError{}, false},
+		"only the policy's namespace exists":  {nil, nil, here, guard.NotAllowedError{}, false},
 		"west is not reached, its cache is empty": {
 			nil, nil, func(m *decide.Member) { m.Connected = false }, guard.ErrUnchecked, true,
 		},

@@ -17,13 +17,11 @@ import (
 	"k8s.io/client-go/metadata"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
-	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
@@ -92,14 +90,12 @@ func newTestFleet(t *testing.T, objects ...client.Object) *testFleet {
 	})
 	m.Client, m.Live, m.Controller.events = m.api, m.api, m.events
 	for _, q := range []*queue{&m.recordQueue, &m.policyQueue} {
-		q.q = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
+		q.q = newTestQueue(t)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- local.added[0].Start(ctx) }()
 	t.Cleanup(func() {
-		m.recordQueue.q.ShutDown()
-		m.policyQueue.q.ShutDown()
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)

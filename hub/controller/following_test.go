@@ -80,20 +80,13 @@ func TestStatusOfAResourceSetIsWrittenOnceTheNamespaceIsDecidedOn(t *testing.T) 
 func testStatusOfAResourceSet(t *testing.T, state v1alpha1.RecordState, leader, want string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		set, record, secret := follows.DeepCopy(), recordOf("fleet", "shop"), sealOf("fleet")
-		set.Spec.Resources, record.Spec.Policy, record.Spec.State = nil, "shops", state
-		record.Spec.Leader, record.Spec.Epoch, record.Spec.LeaseDurationSeconds = leader, 20, 15
-		secret.Data = map[string][]byte{"key": testKey, "policies": boundsOf("15s", "1s", "0s", "shops")}
-		m := newTestFleet(t, pinned("east"), policyOf("fleet", "shops", "shop"), set, record, secret)
-		mgr := &fakeManager{local: newFakeLocalManager(m.api)}
-		musttest.Do(t, m.following.setup(mgr))
-		sets := mgr.added[0].(reconcile.TypedReconciler[mcreconcile.Request])
+		record := recordOf("fleet", "shop")
+		record.Spec.Policy, record.Spec.State, record.Spec.Leader = "shops", state, leader
+		record.Spec.Epoch, record.Spec.LeaseDurationSeconds = 20, 15
+		m, ready := newFollowedFleet(t, pinned("east"), policyOf("fleet", "shops", "shop"), record)
 		shows := func(when, want string) {
 			t.Helper()
-			_, err := sets.Reconcile(t.Context(), requestAbout(client.ObjectKeyFromObject(set)))
-			musttest.Do(t, err)
-			musttest.Do(t, m.api.Get(t.Context(), client.ObjectKeyFromObject(set), set))
-			if got := inShort(set.Status.Conditions, v1alpha1.ConditionReady); !strings.HasPrefix(got, want) {
+			if got := ready(); !strings.HasPrefix(got, want) {
 				t.Errorf("%s: %s, want %s", when, got, want)
 			}
 		}
@@ -108,19 +101,34 @@ func testStatusOfAResourceSet(t *testing.T, state v1alpha1.RecordState, leader, 
 	})
 }
 
+// newFollowedFleet is a testFleet with a seal and a resource set without objects. ready reconciles the set, and returns
+// its condition Ready.
+func newFollowedFleet(t *testing.T, objects ...client.Object) (m *testFleet, ready func() string) {
+	t.Helper()
+	set, secret := follows.DeepCopy(), sealOf("fleet")
+	set.Spec.Resources = nil
+	secret.Data = map[string][]byte{"key": testKey, "policies": boundsOf("15s", "1s", "0s", "shops")}
+	m = newTestFleet(t, append(objects, set, secret)...)
+	mgr := &fakeManager{local: newFakeLocalManager(m.api)}
+	musttest.Do(t, m.following.setup(mgr))
+	sets := mgr.added[0].(reconcile.TypedReconciler[mcreconcile.Request])
+	return m, func() string {
+		t.Helper()
+		_, err := sets.Reconcile(t.Context(), requestOf(client.ObjectKeyFromObject(set)))
+		musttest.Do(t, err)
+		musttest.Do(t, m.api.Get(t.Context(), client.ObjectKeyFromObject(set), set))
+		return inShort(set.Status.Conditions, v1alpha1.ConditionReady)
+	}
+}
+
 // A record that comes back may be old, as after a restore. What the status shows stands until this replica has decided
 // on it, also if it has decided without a record in between.
 func TestStatusOfAResourceSetStandsUntilARecordThatCameBackIsDecidedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		set, record, policy := follows.DeepCopy(), recordOf("fleet", "shop"), policyOf("fleet", "shops", "till")
-		secret := sealOf("fleet")
-		secret.Data = map[string][]byte{"key": testKey, "policies": boundsOf("15s", "1s", "0s", "shops")}
-		set.Spec.Resources, record.Spec = nil, said20()
+		record := recordOf("fleet", "shop")
+		record.Spec = said20()
 		record.Spec.Policy, record.Spec.State, record.Spec.Leader = "gone", v1alpha1.StateRetired, ""
-		m := newTestFleet(t, policy, set, record, secret)
-		mgr := &fakeManager{local: newFakeLocalManager(m.api)}
-		musttest.Do(t, m.following.setup(mgr))
-		sets := mgr.added[0].(reconcile.TypedReconciler[mcreconcile.Request])
+		m, ready := newFollowedFleet(t, policyOf("fleet", "shops", "till"), record)
 		for range 2 { // the watch shows the deletion after the first one
 			_, err := m.reconcileNamespace(t.Context(), aboutShop)
 			musttest.Do(t, err)
@@ -129,10 +137,7 @@ func TestStatusOfAResourceSetStandsUntilARecordThatCameBackIsDecidedOn(t *testin
 		back := recordOf("fleet", "shop")
 		back.Spec.Policy, back.Spec.State = "shops", v1alpha1.StateVacant
 		musttest.Do(t, m.api.Create(t.Context(), back))
-		_, err := sets.Reconcile(t.Context(), requestAbout(client.ObjectKeyFromObject(set)))
-		musttest.Do(t, err)
-		musttest.Do(t, m.api.Get(t.Context(), client.ObjectKeyFromObject(set), set))
-		if got := inShort(set.Status.Conditions, v1alpha1.ConditionReady); got != "nothing" {
+		if got := ready(); got != "nothing" {
 			t.Errorf("before the record is decided on, the status is written: %s", got)
 		}
 	})

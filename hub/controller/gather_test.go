@@ -58,27 +58,22 @@ func TestNothingIsDecidedWithoutWhatItRestsOn(t *testing.T) {
 func TestLargestBoundsOfPoliciesAndSealCount(t *testing.T) {
 	const second = time.Second
 	for name, test := range map[string]struct {
-		duration, eps int32         // of the policy, in seconds; zero: no policy; with an ε of 21 it is invalid
+		duration, eps int32         // of the policy, in seconds; with an ε of 21 it is invalid
 		stop          string        // of the seal
 		skew, d, want time.Duration // largest ε, D and stop time
 	}{
 		"the seal's are larger":               {15, 1, "17s", 5 * second, time.Minute, 17 * second},
 		"the policy's are larger":             {120, 20, "0s", 20 * second, 2 * time.Minute, 0},
 		"the policy's are, but it is invalid": {120, 21, "0s", 5 * second, time.Minute, 0},
-		"there is no policy":                  {0, 0, "0s", 5 * second, time.Minute, 0},
 	} {
 		c, _, api := newTestHub(t)
-		if p := policyOf("fleet", "shops", ""); test.duration == 0 {
-			musttest.Do(t, api.Delete(t.Context(), p))
-		} else {
-			changeStored(t, api, p, func(p *v1alpha1.LeadershipPolicy) {
-				p.Spec.Timings.LeaseDurationMilliseconds = 1000 * test.duration
-				p.Spec.Timings.MaxClockSkewMilliseconds = 1000 * test.eps
-				if test.eps == 21 {
-					p.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "no value!"}}
-				}
-			})
-		}
+		changeStored(t, api, policyOf("fleet", "shops", ""), func(p *v1alpha1.LeadershipPolicy) {
+			p.Spec.Timings.LeaseDurationMilliseconds = 1000 * test.duration
+			p.Spec.Timings.MaxClockSkewMilliseconds = 1000 * test.eps
+			if test.eps == 21 {
+				p.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "no value!"}}
+			}
+		})
 		changeStored(t, api, sealOf("fleet"), func(s *corev1.Secret) {
 			s.Data["policies"] = boundsOf("60s", "5s", test.stop, "shops")
 		})

@@ -21,8 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -50,6 +48,7 @@ var (
 	agrees, twoAhead   = decidetest.Agrees, decidetest.TwoAhead
 	measured, shopView = decidetest.Member, decidetest.Snapshot
 	eastLeads, claims  = decidetest.EastLeads, decidetest.Policies
+	eastLease          = decidetest.Lease
 	policyOf, fencing  = decidetest.PolicyFor, decidetest.Fencing
 )
 
@@ -61,12 +60,7 @@ func inBubble(t *testing.T, name string, test func(t *testing.T)) {
 // planOf is the plan of a decision.
 func planOf(d election.Decision) decide.Plan { return decide.Plan{Decision: d} }
 
-var aboutShop = requestAbout(shop)
-
-// requestAbout is a request for a decision.
-func requestAbout(key types.NamespacedName) mcreconcile.Request {
-	return mcreconcile.Request{Request: reconcile.Request{NamespacedName: key}}
-}
+var aboutShop = requestOf(shop)
 
 // completed adds all that members show to a snapshot of a namespace, under the bounds of a seal.
 func completed(t *testing.T, c *Controller, v *decide.Snapshot, bounds ...seal.Bounds) *decide.Snapshot {
@@ -408,11 +402,6 @@ func entryOf(t *testing.T, c *Controller, key types.NamespacedName) *ledger.Entr
 	e, err := c.ledger.Take(t.Context(), key)
 	musttest.Do(t, err)
 	return e
-}
-
-// takenOf is the entry of a namespace without a record.
-func takenOf(key types.NamespacedName) *ledger.Entry {
-	return &ledger.Entry{Taken: ledger.Taken{Key: key}}
 }
 
 // said20 is what a record says of a term of east.

@@ -23,7 +23,6 @@ func TestWhatAMoveStops(t *testing.T) {
 	leaves := func(v snapshot) { v.Members[1].DeleteForMove = true }
 	paused := func(v snapshot) { v.Members[0].Paused, v.Members[1].Paused = true, true }
 	partly := func(v snapshot) { v.Members[0].Paused = true }
-	empty := func(v snapshot) { v.Members = nil }
 	lost := func(v snapshot) { v.Found, v.Object = nil, nil }
 	restored := func(v snapshot) { v.Restored = true }
 	unclaimed := func(v snapshot) { v.Policy = nil }
@@ -42,17 +41,14 @@ func TestWhatAMoveStops(t *testing.T) {
 		"a moved record that no policy claims":    {leads, changes{unclaimed, moved}, fleet.Stays, nil, renews},
 		"a moved record that a policy claims":     {leads, changes{moved}, fleet.Moving, nil, none},
 		"all Clusters pause, the record exists":   {leads, changes{paused}, fleet.Moving, nil, none},
-		"the record vanished, the fleet stays":    {leads, changes{restored}, fleet.Stays, nil, none},
 		"the record vanished, the fleet moves":    {leads, changes{restored}, fleet.Moving, nil, renews},
 		"a lost record, all Clusters pause":       {never, changes{lost, paused}, fleet.Moving, nil, renews},
 		"a lost record, some Clusters pause":      {never, changes{lost, partly}, fleet.Moving, nil, none},
-		"a lost record, there are no Clusters":    {never, changes{lost, empty}, fleet.Moving, nil, none},
 		"a lost record, the fleet has moved":      {never, changes{lost, paused}, fleet.MovedAway, nil, "stops and drops"},
 		"the policy is gone, the fleet moves":     {leads, changes{unclaimed}, fleet.Moving, nil, renews},
 		"the policy is gone, the fleet has moved": {leads, changes{unclaimed}, fleet.MovedAway, nil, stops},
 		"the policy is gone, the fleet stays":     {leads, changes{unclaimed}, fleet.Stays, nil, none},
 		"no policy claims a retired record":       {retired, changes{unclaimed}, fleet.Moving, nil, none},
-		"no policy claims an empty record":        {never, changes{unclaimed}, fleet.Moving, nil, none},
 		"the Clusters cannot be listed":           {leads, changes{unclaimed}, fleet.Stays, errRefused, "fails"},
 		"it stops for another reason":             {leads, changes{unclaimed, stopped}, fleet.Stays, errRefused, stops},
 	} {

@@ -212,7 +212,7 @@ func TestADecisionThatFailsIsMadeAgainOnWhatIsStored(t *testing.T) {
 			c.Client = failing(api, "status")
 			c.Clock = fixedClock(lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + time.Hour})
 		}, 1},
-		"the seal cannot be used": {unsealed(ofSeal()["an immutable Secret"]), 1},
+		"the seal cannot be used": {unsealed(sealRefused), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, s, api := newTestHub(t)
@@ -371,9 +371,7 @@ func TestSealIsRaisedBeforeATermBegins(t *testing.T) {
 		"the seal cannot be read":        {state: election.Leading, verb: "get", refusal: errRefused},
 		"no leader, and no seal is read": {state: election.Ending, verb: "get", refusal: errRefused, persists: true},
 		"the seal cannot be written now": {state: election.Leading, verb: "update", refusal: later},
-		"the seal is immutable": {
-			state: election.Leading, verb: "update", refusal: ofSeal()["an immutable Secret"], isOfPeople: true,
-		},
+		"people have to repair the seal": {state: election.Leading, verb: "update", refusal: sealRefused, isOfPeople: true},
 	} {
 		c, _, api := newTestHub(t)
 		good, refused := c.Seals, refusing(api, &test.refusal, test.verb)

@@ -13,7 +13,6 @@ import (
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -52,16 +51,6 @@ func TestPolicyShowsThatTheSealIsLost(t *testing.T) {
 	})
 }
 
-// ofSeal are the answers to an update that only people can change.
-func ofSeal() map[string]error {
-	immutable := field.ErrorList{field.Forbidden(field.NewPath("data"), "field is immutable when `immutable` is set")}
-	kind := corev1.SchemeGroupVersion.WithKind("Secret").GroupKind()
-	return map[string]error{
-		"an immutable Secret":    apierrors.NewInvalid(kind, seal.SecretName, immutable),
-		"a webhook that refuses": apierrors.NewForbidden(corev1.Resource("secrets"), seal.SecretName, errRefused),
-	}
-}
-
 // counted is a context whose log counts errors.
 func counted(t *testing.T) (ctx context.Context, errors *int) {
 	errors = new(int)
@@ -72,47 +61,46 @@ func counted(t *testing.T) (ctx context.Context, errors *int) {
 	}, funcr.Options{})), errors
 }
 
+// sealRefused is an answer to an update of a seal that only people can change.
+var sealRefused = apierrors.NewForbidden(corev1.Resource("secrets"), seal.SecretName, errRefused)
+
 func TestSealThatCannotBeWrittenIsReportedOnce(t *testing.T) {
-	for name, refusal := range ofSeal() {
-		t.Run(name, func(t *testing.T) {
-			c, _, api := newTestHub(t)
-			changeStored(t, api, sealOf("fleet"), func(s *corev1.Secret) {
-				s.Data["policies"] = boundsOf("5s", "1s", "0s", "shops")
-			})
-			var answer error
-			c.Seals = seal.NewStore(api, refusing(api, &answer, "update"))
-			for raises, use := range map[bool]func(context.Context) bool{
-				false: func(ctx context.Context) bool {
-					_, ok := c.seals.serve(ctx, "fleet")
-					return ok
-				},
-				true: func(ctx context.Context) bool {
-					again, err := c.reconcileNamespace(ctx, aboutShop)
-					if err != nil || again.RequeueAfter <= 0 {
-						t.Errorf("%+v, %v", again, err)
-					}
-					s, err := c.Seals.Find(ctx, "fleet")
-					return err == nil && s.Largest().Duration >= 15*time.Second
-				},
-			} {
-				answer = refusal
-				ctx, lines := counted(t)
-				for range 3 {
-					if use(ctx) {
-						t.Fatalf("raises %v: done, although nothing is stored", raises)
-					}
-				}
-				c.seals.note(ctx, useOfSeal{"fleet", !raises}, nil) // another use that succeeds hides nothing
-				is := c.seals.why("fleet")
-				if *lines != 1 || !strings.Contains(is, "if it is immutable, delete it") {
-					t.Errorf("raises %v: logged %d times: %q", raises, *lines, is)
-				}
-				answer = nil
-				if !use(ctx) || c.seals.why("fleet") != "" {
-					t.Errorf("raises %v: it can be written now: %q", raises, c.seals.why("fleet"))
-				}
+	c, _, api := newTestHub(t)
+	changeStored(t, api, sealOf("fleet"), func(s *corev1.Secret) {
+		s.Data["policies"] = boundsOf("5s", "1s", "0s", "shops")
+	})
+	var answer error
+	c.Seals = seal.NewStore(api, refusing(api, &answer, "update"))
+	for raises, use := range map[bool]func(context.Context) bool{
+		false: func(ctx context.Context) bool {
+			_, ok := c.seals.serve(ctx, "fleet")
+			return ok
+		},
+		true: func(ctx context.Context) bool {
+			again, err := c.reconcileNamespace(ctx, aboutShop)
+			if err != nil || again.RequeueAfter <= 0 {
+				t.Errorf("%+v, %v", again, err)
 			}
-		})
+			s, err := c.Seals.Find(ctx, "fleet")
+			return err == nil && s.Largest().Duration >= 15*time.Second
+		},
+	} {
+		answer = sealRefused
+		ctx, lines := counted(t)
+		for range 3 {
+			if use(ctx) {
+				t.Fatalf("raises %v: done, although nothing is stored", raises)
+			}
+		}
+		c.seals.note(ctx, useOfSeal{"fleet", !raises}, nil) // another use that succeeds hides nothing
+		is := c.seals.why("fleet")
+		if *lines != 1 || !strings.Contains(is, "if it is immutable, delete it") {
+			t.Errorf("raises %v: logged %d times: %q", raises, *lines, is)
+		}
+		answer = nil
+		if !use(ctx) || c.seals.why("fleet") != "" {
+			t.Errorf("raises %v: it can be written now: %q", raises, c.seals.why("fleet"))
+		}
 	}
 }
 
@@ -263,7 +251,7 @@ func TestInstallationStandsBackWhereAnotherOneServes(t *testing.T) {
 			if err != nil || (live.reads == 0) != stands || stands && again.RequeueAfter != notYet {
 				t.Errorf("%+v, %v; %d reads of the record", again, err, live.reads)
 			}
-			again, err = m.statuses.reconcilePolicy(t.Context(), requestAbout(shops))
+			again, err = m.statuses.reconcilePolicy(t.Context(), requestOf(shops))
 			if err != nil || stands && again.RequeueAfter != standBackAgain {
 				t.Errorf("%+v, %v", again, err)
 			}

@@ -136,7 +136,7 @@ func TestRequestThatFailsIsTriedAgainWithinSeconds(t *testing.T) {
 			defer q.ShutDown()
 			var failed []mcreconcile.Request
 			for i := range test.requests {
-				failed = append(failed, requestAbout(types.NamespacedName{Namespace: "fleet", Name: fmt.Sprint(i)}))
+				failed = append(failed, requestOf(types.NamespacedName{Namespace: "fleet", Name: fmt.Sprint(i)}))
 			}
 			var took time.Duration
 			for range test.failures {

@@ -15,6 +15,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/decide/decidetest"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/publish"
@@ -57,16 +58,6 @@ func publisherThatRead(t *testing.T, now time.Time, key seal.Key, is lease.Conte
 	return publisherOf(t, api, is.Cluster, fixedClock{Wall: now, Boot: time.Hour}, publish.NewPromises())
 }
 
-// eastLease is the Lease of a term of east in east, stamped at the start.
-func eastLease(epoch int64) lease.Content {
-	us := eastKey.Identity()
-	c := lease.Content{Namespace: "shop", Name: "leasecast", Cluster: us, ClusterUID: "uid", Hub: "this"}
-	c.Term = lease.Term{
-		Holder: us, Epoch: epoch, AcquireTime: testStart.Wall, RenewTime: testStart.Wall, Duration: 15 * time.Second,
-	}
-	return c
-}
-
 // testMember is member east of a Controller, whose Leases of namespace shop it writes.
 type testMember struct {
 	t      *testing.T
@@ -84,7 +75,7 @@ func newTestMember(t *testing.T) *testMember {
 	clock, p := clocktest.NewHand(clocktest.Start), decide.ParsePolicy(policyOf("fleet", "shops", "shop"))
 	p.Election.Acknowledged = true
 	return &testMember{
-		t: t, clock: clock, c: New(Options{HubID: "this", Clock: clock}), entry: takenOf(shop),
+		t: t, clock: clock, c: New(Options{HubID: "this", Clock: clock}), entry: decidetest.Entry(shop),
 		api: newTestLeases(), policy: p,
 	}
 }

@@ -106,9 +106,6 @@ func TestDescribe(t *testing.T) {
 		"a term that ends, nobody is next": {r(ending, reason.Unreachable, ""), "", "", ends + "nobody yet" + at},
 		"a fence that is accepted": {declared(r(ending, reason.Fenced, "west"), false), "", "",
 			"east counts as off (Fenced), and must stay off until 11:00:00.250Z; next is west, without that wait"},
-		"a fence that is accepted, and nobody is next": {declared(r(ending, reason.Fenced, ""), false),
-			reason.NoCandidate, "",
-			"east counts as off (Fenced), and must stay off until 11:00:00.250Z; next is nobody yet, without that wait"},
 		"a fence that is void": {declared(r(ending, reason.Fenced, "west"), true), expiry, "",
 			"east is being replaced (Fenced); next is west" + at},
 		"a policy that is gone": {r(election.Retired, reason.PolicyGone, ""), "", "",
@@ -117,11 +114,9 @@ func TestDescribe(t *testing.T) {
 			"another hub writes the Leases, so this one decides nothing; see the condition LeasesInPlace"},
 		"a namespace that has moved": {r(vacant, reason.Moved, ""), reason.Moved, "",
 			"the record came from another hub; nobody is chosen before the Leases in all clusters are this hub's"},
-		"a promise":               {r(vacant, expiry, "west"), expiry, "", promised + "west" + at},
 		"another hub's promise":   {r(vacant, reason.OtherHub, "west"), expiry, "", promised + "west" + at},
 		"a better cluster":        {r(vacant, clusters, "west"), clusters, "north", "north" + better},
 		"a better cluster, later": {r(vacant, clusters, "west"), "", "", "another cluster" + better},
-		"no candidate":            {r(vacant, reason.NoCandidate, ""), "", "", none},
 	} {
 		if got := Describe(election.Decision{Record: test.record, Waiting: test.waiting,
 			Awaited: test.awaited}); got != test.want {

@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"encoding/json"
-	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -11,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
@@ -30,16 +29,7 @@ func apiServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 // accessTo is the access of a kubeconfig that leads to the server.
 func accessTo(t *testing.T, s *httptest.Server) transport.Access {
 	t.Helper()
-	text := musttest.Get(json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Config", "current-context": "c",
-		"contexts": []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c", "user": "u"}}},
-		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{
-			"server": s.URL,
-			"certificate-authority-data": pem.EncodeToMemory(
-				&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}),
-		}}},
-		"users": []any{map[string]any{"name": "u", "user": map[string]any{"token": "token"}}},
-	}))(t)
+	text := musttest.Get(fleet.TokenKubeconfig(s.URL, s.Certificate(), "token"))(t)
 	a := musttest.Get(transport.ParseKubeconfig(text))(t)
 	a.Local = true
 	return a

@@ -19,6 +19,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/leasecast/leasecast/api/reason"
+	e2e "github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 )
@@ -29,7 +30,7 @@ func silentServer(t *testing.T) []byte {
 	t.Helper()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(s.Close)
-	return tokenKubeconfig(t, s.URL, s.Certificate())
+	return musttest.Get(e2e.TokenKubeconfig(s.URL, s.Certificate(), "token"))(t)
 }
 
 // badNeighbors registers one member of each kind that cannot be connected.
@@ -185,7 +186,7 @@ func replaceCluster(t *testing.T, space string, lists http.HandlerFunc) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	k := fleet.Key{Fleet: space, Name: "fake"}
-	registerAs(t, k, tokenKubeconfig(t, server.URL, server.Certificate()))
+	registerAs(t, k, musttest.Get(e2e.TokenKubeconfig(server.URL, server.Certificate(), "token"))(t))
 	h := startHub(t, space, true)
 	h.awaitMember(t, k, "it is pinned", retryPause,
 		func(m fleet.Member) bool { return m.Pinned && m.UID == "the-first" })

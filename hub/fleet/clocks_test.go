@@ -26,9 +26,8 @@ func dated(c lease.Clock, ahead *time.Duration) http.HandlerFunc {
 // ask asks for a Namespace, and waits for the answer.
 func ask(t *testing.T, via http.RoundTripper) {
 	t.Helper()
-	resp := musttest.Get(
-		(&http.Client{Transport: via}).Get("https://" + testKey.Identity() + ".invalid/api/v1/namespaces/a"),
-	)(t)
+	resp, err := (&http.Client{Transport: via}).Get("https://" + testKey.Identity() + ".invalid/api/v1/namespaces/a")
+	musttest.Do(t, err)
 	_ = resp.Body.Close()
 }
 

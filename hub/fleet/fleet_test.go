@@ -17,6 +17,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
@@ -68,12 +69,10 @@ func TestAPinGetsItsProofThoughTheFirstWritesFail(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "proved", Name: seal.SecretName}, Data: map[string][]byte{"key": key},
 	}))
 	m, _ := h.Member(east)
-	await(t, "the pin is proved", 5*time.Second, func() string {
+	await(t, "the pin is proved", 5*time.Second, func() error {
 		proof := getCluster(t, east).Annotations[v1alpha1.PinProofAnnotation]
-		if seal.IsPin(key, "proved", "east", m.UID, proof) && h.refused.Load() < 0 {
-			return ""
-		}
-		return "the proof is " + proof
+		proved := seal.IsPin(key, "proved", "east", m.UID, proof) && h.refused.Load() < 0
+		return must.ErrorIf(!proved, "the proof is %s", proof)
 	})
 }
 
@@ -83,11 +82,9 @@ func TestHubIsReadyOnceItsFleetIsGranted(t *testing.T) {
 	h.start(t, mgr)
 	awaitReady := func(want string) {
 		t.Helper()
-		await(t, want, retryPause, func() string {
-			if got := fmt.Sprint(h.Ready()); !strings.Contains(got, want) {
-				return got
-			}
-			return ""
+		await(t, want, retryPause, func() error {
+			got := fmt.Sprint(h.Ready())
+			return must.ErrorIf(!strings.Contains(got, want), "%s", got)
 		})
 	}
 	awaitReady("Secrets in namespace granted")
@@ -121,14 +118,9 @@ func TestCachesHoldNamespacesAndManagedLeasesOnly(t *testing.T) {
 	}
 	cached := m.Cluster().GetClient()
 	var seen coordinationv1.LeaseList
-	await(t, "the managed Lease is cached", retryPause, func() string {
-		if err := cached.List(t.Context(), &seen); err != nil {
-			return err.Error()
-		}
-		if len(seen.Items) == 0 {
-			return "no Lease"
-		}
-		return ""
+	await(t, "the managed Lease is cached", retryPause, func() error {
+		must.Do(cached.List(t.Context(), &seen))
+		return must.ErrorIf(len(seen.Items) == 0, "no Lease")
 	})
 	if len(seen.Items) != 1 || seen.Items[0].Name != "managed" || seen.Items[0].ManagedFields != nil {
 		t.Errorf("cached: %v", seen.Items)

@@ -18,6 +18,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	e2e "github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
@@ -126,9 +127,9 @@ func TestRightsOfAnEarlierProcessAreUsedAtOnceAndRepairedLater(t *testing.T) {
 	h := startHub(t, "left", true)
 	register(t, server, "left", "100")
 	h.awaitMember(t, k, "east is healthy", retryPause, healthy)
-	await(t, "the priority is repaired", retryPause, func() string {
+	await(t, "the priority is repaired", retryPause, func() error {
 		_, err := schemas.Get(t.Context(), ownRights(t.Name()).Name(), metav1.GetOptions{})
-		return unless(err)
+		return err
 	})
 	requests := musttest.Get(server.Requests())(t)
 	watches := false
@@ -141,13 +142,6 @@ func TestRightsOfAnEarlierProcessAreUsedAtOnceAndRepairedLater(t *testing.T) {
 			t.Errorf("repaired before it is used: %s", r)
 		}
 	}
-}
-
-func unless(err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return ""
 }
 
 func TestStandbyWaitsForTheRightsAndInstallsNone(t *testing.T) {
@@ -163,11 +157,8 @@ func TestStandbyWaitsForTheRightsAndInstallsNone(t *testing.T) {
 	h.awaitMember(t, k, "the standby is warm", retryPause, func(m fleet.Member) bool { return m.Connected })
 	musttest.Do(t, ownRights(t.Name()).Remove(t.Context(), direct(t, server)))
 	h.mayWrite.Store(true)
-	await(t, "the elected replica installs the rights again", retryPause, func() string {
-		if !hasRights(t, server, t.Name()) {
-			return "they are missing"
-		}
-		return ""
+	await(t, "the elected replica installs the rights again", retryPause, func() error {
+		return must.ErrorIf(!hasRights(t, server, t.Name()), "they are missing")
 	})
 	h.awaitMember(t, k, "east is healthy", retryPause, healthy)
 	awaitUser(t, h, k, ownUser(t.Name()))
@@ -221,20 +212,16 @@ func TestRightsThatAreLostAreInstalledAgain(t *testing.T) {
 		"the role loses Namespaces": func() error { return without("namespaces") },
 	} {
 		musttest.Do(t, lose())
-		await(t, what+", and is back", retryPause, func() string {
+		await(t, what+", and is back", retryPause, func() error {
 			m, _ := h.Member(k)
 			v := m.Health(patient)
 			if v.State == health.Unhealthy {
 				t.Fatalf("%s: the member is unhealthy: %+v", what, v)
 			}
-			is, err := rightsIn(t, server)
-			switch {
-			case err == nil && is != was:
-				return "it is " + is + ", and was " + was
-			case err == nil && !v.Answering: // the next loss comes when this one is over
-				return "the hub is still refused"
-			}
-			return unless(err)
+			is := must.Get(rightsIn(t, server))
+			must.FailIf(is != was, "it is %s, and was %s", is, was)
+			// The next loss comes when this one is over.
+			return must.ErrorIf(!v.Answering, "the hub is still refused")
 		})
 	}
 	if begun, ended := h.engaged.count(k); begun != 1 || ended != 0 {
@@ -274,10 +261,10 @@ func refuseRoles(t *testing.T, s *e2e.Server) {
 		t.Fatal(err)
 	}
 	probe := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}
-	refusal := func(ctx context.Context) string {
+	refusal := func(ctx context.Context) error {
 		o := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 		_, err := direct(t, s).RbacV1().ClusterRoles().Create(ctx, probe, o)
-		return unless(err)
+		return err
 	}
 	t.Cleanup(func() {
 		ctx, o := context.Background(), metav1.DeleteOptions{}
@@ -285,13 +272,11 @@ func refuseRoles(t *testing.T, s *e2e.Server) {
 			admin.ValidatingAdmissionPolicies().Delete(ctx, name, o)); err != nil {
 			t.Error(err)
 		}
-		await(t, "roles are stored again", retryPause, func() string { return refusal(ctx) })
+		await(t, "roles are stored again", retryPause, func() error { return refusal(ctx) })
 	})
-	await(t, "roles are refused", retryPause, func() string {
-		if !strings.Contains(refusal(t.Context()), "no roles here") {
-			return "they are stored"
-		}
-		return ""
+	await(t, "roles are refused", retryPause, func() error {
+		err := refusal(t.Context())
+		return must.ErrorIf(err == nil || !strings.Contains(err.Error(), "no roles here"), "the answer is %v", err)
 	})
 }
 

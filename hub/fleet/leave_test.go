@@ -2,7 +2,6 @@ package fleet_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	e2e "github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
@@ -53,14 +53,11 @@ func removeProbe(t *testing.T, s *e2e.Server) {
 
 func (h *hub) awaitForgotten(t *testing.T, k fleet.Key) {
 	t.Helper()
-	await(t, k.Name+" is forgotten", retryPause, func() string {
-		if m, ok := h.Member(k); ok {
-			return "it is still listed: " + m.Problem.Message
-		}
-		if begun, ended := h.engaged.count(k); begun != ended {
-			return "it is still engaged"
-		}
-		return ""
+	await(t, k.Name+" is forgotten", retryPause, func() error {
+		m, ok := h.Member(k)
+		must.FailIf(ok, "it is still listed: %s", m.Problem.Message)
+		begun, ended := h.engaged.count(k)
+		return must.ErrorIf(begun != ended, "it is still engaged")
 	})
 }
 
@@ -248,11 +245,9 @@ func awaitEngaged(t *testing.T, e interface {
 	count(fleet.Key) (begun, ended int)
 }, k fleet.Key) {
 	t.Helper()
-	await(t, k.Name+" is engaged once", retryPause, func() string {
-		if begun, ended := e.count(k); begun != 1 || ended != 0 {
-			return fmt.Sprintf("engaged %d times, ended %d times", begun, ended)
-		}
-		return ""
+	await(t, k.Name+" is engaged once", retryPause, func() error {
+		begun, ended := e.count(k)
+		return must.ErrorIf(begun != 1 || ended != 0, "engaged %d times, ended %d times", begun, ended)
 	})
 }
 

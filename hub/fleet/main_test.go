@@ -2,8 +2,6 @@ package fleet_test
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
@@ -37,6 +35,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	e2e "github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
@@ -196,21 +195,7 @@ func newHubAs(
 
 func (h *hub) start(t *testing.T, mgr mcmanager.Manager) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	h.stop = sync.OnceFunc(func() {
-		cancel()
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Errorf("the manager ended with %v", err)
-			}
-		case <-time.After(retryPause):
-			t.Error("the manager does not stop")
-		}
-	})
-	t.Cleanup(h.stop)
+	h.stop = musttest.Start(t, mgr.Start)
 }
 
 func hubClient(t *testing.T) client.Client {
@@ -236,41 +221,21 @@ func makeNamespace(t *testing.T, name string) {
 	})
 }
 
-// await polls until the condition holds, and fails the test with what was last missing.
-func await(t *testing.T, what string, bound time.Duration, missing func() string) time.Duration {
+// await waits until the condition returns nil, and returns how long that took. It may be called when the test is over.
+func await(t *testing.T, what string, bound time.Duration, condition func() error) time.Duration {
 	t.Helper()
 	start := time.Now()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		m := missing()
-		if m == "" {
-			return time.Since(start)
-		}
-		if time.Since(start) > bound {
-			t.Fatalf("%s: not within %v: %s", what, bound, m)
-		}
-		<-tick.C
-	}
+	musttest.Do(t, must.Await(context.Background(), bound, what, func(context.Context) error { return condition() }))
+	return time.Since(start)
 }
 
 // never watches for a while that the condition does not hold.
 func never(t *testing.T, d time.Duration, condition func() bool) {
 	t.Helper()
-	end := time.NewTimer(d)
-	defer end.Stop()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if condition() {
-			t.Error("what must not happen happened")
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-end.C:
-			return
-		}
+	if err := must.Stay(t.Context(), d, "what must not happen", func(context.Context) error {
+		return must.ErrorIf(condition(), "it happened")
+	}); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -279,12 +244,9 @@ func (h *hub) awaitMember(
 	t *testing.T, k fleet.Key, what string, bound time.Duration, want func(fleet.Member) bool,
 ) time.Duration {
 	t.Helper()
-	return await(t, what, bound, func() string {
+	return await(t, what, bound, func() error {
 		m, ok := h.Member(k)
-		if ok && want(m) {
-			return ""
-		}
-		return fmt.Sprintf("%v: listed %v, connected %v, pinned %v, problem %v, health %v",
+		return must.ErrorIf(!ok || !want(m), "%v: listed %v, connected %v, pinned %v, problem %v, health %v",
 			k, ok, m.Connected, m.Pinned, m.Problem, healthOf(m))
 	})
 }
@@ -360,15 +322,4 @@ func getCluster(t *testing.T, k fleet.Key) *clusterv1.Cluster {
 	c := &clusterv1.Cluster{}
 	musttest.Do(t, hubClient(t).Get(t.Context(), client.ObjectKey{Namespace: k.Fleet, Name: k.Name}, c))
 	return c
-}
-
-// tokenKubeconfig is for a server that is known by its certificate.
-func tokenKubeconfig(t *testing.T, server string, root *x509.Certificate) []byte {
-	t.Helper()
-	k := musttest.Get(e2e.Kubeconfig("test", &rest.Config{
-		Host:            server,
-		BearerToken:     "token",
-		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Raw})},
-	}))(t)
-	return k
 }

@@ -17,16 +17,15 @@ func TestMoveOf(t *testing.T) {
 		left  bool
 		want  Move
 	}{
-		"all are paused":                         {[]spec{paused, paused}, false, Moving},
-		"the first is being deleted":             {[]spec{paused, moved}, true, Moving},
-		"the last is being deleted":              {[]spec{moved}, true, Moving},
-		"one that was paused is gone":            {[]spec{paused, pausedAndGone}, false, Moving},
-		"all are gone":                           {nil, true, MovedAway},
-		"one is not paused":                      {[]spec{paused, well}, false, Stays},
-		"one was deleted that was never paused":  {[]spec{paused, gone}, false, Stays},
-		"one came after the others had moved":    {[]spec{well}, true, Stays},
-		"no Clusters: that decides nothing":      {nil, false, Stays},
-		"nothing moves where everything is well": {[]spec{well, well}, false, Stays},
+		"all are paused":                        {[]spec{paused, paused}, false, Moving},
+		"the first is being deleted":            {[]spec{paused, moved}, true, Moving},
+		"the last is being deleted":             {[]spec{moved}, true, Moving},
+		"one that was paused is gone":           {[]spec{paused, pausedAndGone}, false, Moving},
+		"all are gone":                          {nil, true, MovedAway},
+		"one is not paused":                     {[]spec{paused, well}, false, Stays},
+		"one was deleted that was never paused": {[]spec{paused, gone}, false, Stays},
+		"one came after the others had moved":   {[]spec{well}, true, Stays},
+		"no Clusters: that decides nothing":     {nil, false, Stays},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := moveOf(tc.specs, tc.left); got != tc.want {

@@ -2,7 +2,6 @@ package fleet_test
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	e2e "github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
 	"github.com/leasecast/leasecast/hub/fleet"
 )
@@ -78,12 +78,10 @@ const administrator = "leasecast-fleet-admin"
 
 func awaitUser(t *testing.T, h *hub, k fleet.Key, user string) time.Duration {
 	t.Helper()
-	return await(t, "the hub acts as "+user, rotationBound, func() string {
+	return await(t, "the hub acts as "+user, rotationBound, func() error {
 		m, _ := h.Member(k)
-		if got := whoami(t, m); got != user {
-			return "it acts as " + got
-		}
-		return ""
+		got := whoami(t, m)
+		return must.ErrorIf(got != user, "it acts as %s", got)
 	})
 }
 
@@ -107,12 +105,9 @@ func awaitCached(t *testing.T, h *hub, k fleet.Key, s *e2e.Server) time.Duration
 	t.Helper()
 	name := managedLease(t, s)
 	m, _ := h.Member(k)
-	return await(t, "the caches follow", rotationBound, func() string {
+	return await(t, "the caches follow", rotationBound, func() error {
 		key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: name}
-		if err := m.Cluster().GetClient().Get(t.Context(), key, &coordinationv1.Lease{}); err != nil {
-			return err.Error()
-		}
-		return ""
+		return m.Cluster().GetClient().Get(t.Context(), key, &coordinationv1.Lease{})
 	})
 }
 
@@ -145,11 +140,9 @@ func TestRotatedKubeconfigCountsWithoutANewCluster(t *testing.T) {
 		t.Logf("caches follow after %v", awaitCached(t, h, east, server))
 		// One connection for caches and one for renewals remain. The old one for renewals has some seconds
 		// for what was under way.
-		await(t, "the old connections end", retryPause, func() string {
-			if n := server.Proxy().Stats().Connections; n > 2 {
-				return fmt.Sprintf("there are %d", n)
-			}
-			return ""
+		await(t, "the old connections end", retryPause, func() error {
+			n := server.Proxy().Stats().Connections
+			return must.ErrorIf(n > 2, "there are %d", n)
 		})
 	})
 	m, _ = h.Member(east)

@@ -24,11 +24,10 @@ func TestWhoServesAFleet(t *testing.T) {
 		other    string
 		mayWrite bool
 	}{
-		"nobody yet":                          {nil, false, "", true},
-		"this installation":                   {[]look{{ownMark, 0}}, true, "", true},
-		"a neighbour":                         {[]look{{besideMark, 0}}, false, "platform", false},
-		"a neighbour, for as long as it says": {[]look{{besideMark, time.Hour}}, false, "platform", false},
-		"a hub that it was moved from":        {[]look{{movedMark, 0}}, false, "", true},
+		"nobody yet":                   {nil, false, "", true},
+		"this installation":            {[]look{{ownMark, 0}}, true, "", true},
+		"a neighbour":                  {[]look{{besideMark, 0}}, false, "platform", false},
+		"a hub that it was moved from": {[]look{{movedMark, 0}}, false, "", true},
 		"a neighbour whose mark has just gone": {
 			[]look{{besideMark, 0}, {"", otherHubGrace - time.Millisecond}}, false, "platform", false,
 		},

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
-	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
@@ -34,11 +34,6 @@ import (
 )
 
 var shop = types.NamespacedName{Namespace: "fleet", Name: "shop"}
-
-// clock is set by hand.
-type clock struct{ boot time.Duration }
-
-func (c *clock) Now() lease.Reading { return lease.Reading{Wall: time.Unix(1, 0), Boot: c.boot} }
 
 // members are the members of a fleet, set by hand.
 type members map[fleet.Key]fleet.Member
@@ -53,7 +48,7 @@ func (m members) Members(string) (all []fleet.Member) {
 }
 
 // hub is a controller with these sets in namespace shop, each with a source of a role. It has east, which leads.
-func hub(t *testing.T, roles ...v1alpha1.ClusterRole) (*Controller, *clock, members) {
+func hub(t *testing.T, roles ...v1alpha1.ClusterRole) (*Controller, *clocktest.Hand, members) {
 	s := runtime.NewScheme()
 	musttest.Do(t, v1alpha1.AddToScheme(s))
 	var objects []client.Object
@@ -65,7 +60,7 @@ func hub(t *testing.T, roles ...v1alpha1.ClusterRole) (*Controller, *clock, memb
 		objects = append(objects, o)
 	}
 	east := fleet.Key{Fleet: "fleet", Name: "east"}
-	now, all := &clock{}, members{east: {Key: east, Connected: true}}
+	now, all := clocktest.NewHand(clocktest.Start), members{east: {Key: east, Connected: true}}
 	c := New(Options{Clock: now, Fleet: all, Place: func(context.Context, types.NamespacedName) (Place, error) {
 		return Place{Managed: true, Leader: "east", Epoch: 7, Clusters: map[string]bool{"east": true}}, nil
 	}})
@@ -141,11 +136,11 @@ func TestAPlannedChangeWaitsForSetsWithTwoForms(t *testing.T) {
 			t.Errorf("%s: it has given way although the leader has stayed since", name)
 		}
 		c.give(in, c.giving[shop], "Pods are left")
-		now.boot += 59 * time.Second
+		now.Advance(59 * time.Second)
 		if c.GiveWay(shop, "east", 8) || c.sets[set].late != "" {
 			t.Errorf("%s: it does not wait for a minute", name)
 		}
-		now.boot += time.Second
+		now.Advance(time.Second)
 		if !c.GiveWay(shop, "east", 8) || !strings.Contains(c.sets[set].late, "Pods are left") {
 			t.Errorf("%s: it waits longer than a minute, or does not say for what: %q", name, c.sets[set].late)
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
@@ -128,7 +129,7 @@ func TestStatusOfAnEarlierReplicaStands(t *testing.T) {
 	if after := passed("h"); !equality.Semantic.DeepEqual(after, before) {
 		t.Errorf("after a pass with the same hash: %+v, before %+v", after, before)
 	}
-	if got := passed("i").Clusters[0]; got.Hash != "i" || !got.AppliedTime.Equal(ptr.To(metav1.Unix(1, 0))) {
+	if got := passed("i").Clusters[0]; got.Hash != "i" || !got.AppliedTime.Time.Equal(clocktest.Start.Wall) {
 		t.Errorf("after a pass with another hash: %+v", got)
 	}
 }
@@ -172,7 +173,8 @@ func TestReadyAfter(t *testing.T) {
 			nil, func(w *world) { member(w, fleet.Member{Key: east, Fenced: "u"}) }, "False Fenced cluster east: the Cluster",
 		},
 		"its deletion": {nil, func(w *world) {
-			w.set.DeletionTimestamp, w.set.Finalizers = ptr.To(metav1.Unix(1, 0)), []string{v1alpha1.SetFinalizer}
+			w.set.DeletionTimestamp = ptr.To(metav1.NewTime(clocktest.Start.Wall))
+			w.set.Finalizers = []string{v1alpha1.SetFinalizer}
 		}, "False Deleting not all of its objects are deleted in east: see"},
 		"a Cluster without the set is paused": {
 			nil, func(w *world) { member(w, fleet.Member{Key: west, Paused: true}) }, "True InPlace 1 clusters",

@@ -2,7 +2,6 @@ package guard_test
 
 import (
 	"context"
-	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -138,14 +136,7 @@ func newDoomedNamespace(t *testing.T, prefix string) string {
 // eventually waits until the condition returns nil.
 func eventually(t *testing.T, what string, condition func(ctx context.Context) error) {
 	t.Helper()
-	last := errors.New("never checked")
-	poll := func(ctx context.Context) (bool, error) {
-		last = condition(ctx)
-		return last == nil, nil
-	}
-	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, poll); err != nil {
-		t.Fatalf("waiting until %s: %v; last: %v", what, err, last)
-	}
+	musttest.Eventually(t, patience, what, condition)
 }
 
 // guarded waits until the guard is in force.

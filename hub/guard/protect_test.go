@@ -160,7 +160,6 @@ func callers(t *testing.T, attempts map[string]attempt) {
 		"a reader":                       {readerAccount(t), func(a attempt) string { return a.reader }},
 		"another reader":                 {account(t, "other-reader", onLeases("*")), toOthers},
 		"an editor of the namespace":     {tenant(t, "erin", "edit", ns), toOthers},
-		"an admin of the namespace":      {tenant(t, "adam", "admin", ns), toOthers},
 		"cluster-admin in the namespace": {tenant(t, "omar", "cluster-admin", ns), toOthers},
 		"an owner of all resources":      {account(t, "olga", everyResource), toOthers},
 		"the hub's role in the namespace": {tenant(t, "hugo", "leasecast-system:leasecast-hub", ns), func(a attempt) string {

@@ -82,7 +82,6 @@ func TestALeaseThatAWatchHasShownIsNotReadAgain(t *testing.T) {
 		"the state that is read":                          {watch: obj, read: obj, want: true},
 		"an earlier state":                                {watch: obj, read: later},
 		"its end, though it is there":                     {watch: obj, read: obj, gone: true},
-		"nothing yet":                                     {read: obj},
 		"another object of that version, after a restore": {watch: obj, read: readdressed(obj)},
 	} {
 		s := newSyncerTest(t)

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	kubernetesfake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
@@ -46,19 +45,6 @@ func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 	return client
 }
 
-// eventually waits until the condition returns nil.
-func eventually(t *testing.T, what string, condition func(ctx context.Context) error) {
-	t.Helper()
-	var last error
-	poll := func(ctx context.Context) (bool, error) {
-		last = condition(ctx)
-		return last == nil, nil
-	}
-	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, poll); err != nil {
-		t.Fatalf("%s: %v; last: %v", what, err, last)
-	}
-}
-
 // installed installs the rights, and returns clients of an administrator and of the hub's user.
 func installed(t *testing.T) (admin, hub *kubernetes.Clientset) {
 	t.Helper()
@@ -66,7 +52,7 @@ func installed(t *testing.T) (admin, hub *kubernetes.Clientset) {
 	musttest.Do(t, own.Install(t.Context(), admin))
 	config.Impersonate.UserName = own.User()
 	hub = clientFor(t, config)
-	eventually(t, "the rights count", func(ctx context.Context) error {
+	musttest.Eventually(t, patience, "the rights count", func(ctx context.Context) error {
 		_, err := hub.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 		return err
 	})
@@ -108,7 +94,7 @@ func TestUser_DoesTheHubsWorkAndNoMore(t *testing.T) {
 		Now:     func() time.Duration { return time.Hour + time.Since(began) },
 		Changed: func() {}, Mended: func(string) {}, MayWrite: func() bool { return true },
 	})
-	eventually(t, "it guards Leases", func(ctx context.Context) error {
+	musttest.Eventually(t, patience, "it guards Leases", func(ctx context.Context) error {
 		keeper.Keep(ctx, guard.Desired{})
 		return keeper.Unguarded()
 	})

@@ -23,8 +23,6 @@ func TestContradicted(t *testing.T) {
 		"behind by D for certain":         {[]Interval{{d, d + ms}, {d, d}}, eps, d, "15s behind"},
 		"behind by less than D for one":   {[]Interval{{d, d + ms}, {d - 1, d + ms}}, eps, d, ""},
 		"behind by D perhaps":             {[]Interval{{d - ms, d + ms}, {d - ms, d + ms}}, eps, d, ""},
-		"behind by two seconds: terms are shorter, and work": {[]Interval{around(2 * time.Second), around(2 * time.Second)},
-			eps, d, ""},
 		"ahead by more than ε for certain": {[]Interval{{-2 * eps, -eps - ms}, {-2 * eps, -eps - ms}},
 			eps, d, "1s ahead of"},
 		"ahead by ε":                   {[]Interval{{-2 * eps, -eps}, {-2 * eps, -eps}}, eps, d, ""},
@@ -33,10 +31,9 @@ func TestContradicted(t *testing.T) {
 		"nobody was measured":          {nil, eps, d, ""},
 		"one agrees":                   {[]Interval{around(time.Hour), around(time.Hour), around(0)}, eps, d, ""},
 		"they contradict each other":   {[]Interval{around(time.Hour), around(-time.Hour)}, eps, d, ""},
-		"a clock of which little is known proves nothing": {[]Interval{around(time.Hour), {-century, century}}, eps, d, ""},
-		"no policy":                   {[]Interval{around(time.Hour), around(time.Hour)}, 0, 0, ""},
-		"a policy with so long a D":   {[]Interval{around(time.Minute), around(time.Minute)}, eps, time.Hour, ""},
-		"a policy with so large an ε": {[]Interval{around(-time.Minute), around(-time.Minute)}, time.Hour, time.Hour, ""},
+		"no policy":                    {[]Interval{around(time.Hour), around(time.Hour)}, 0, 0, ""},
+		"a policy with so long a D":    {[]Interval{around(time.Minute), around(time.Minute)}, eps, time.Hour, ""},
+		"a policy with so large an ε":  {[]Interval{around(-time.Minute), around(-time.Minute)}, time.Hour, time.Hour, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Contradicted(tc.offsets, tc.eps, tc.d)

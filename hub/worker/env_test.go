@@ -47,7 +47,6 @@ var (
 	internal    = failure(http.StatusInternalServerError, metav1.StatusReasonInternalError)
 	forbidden   = failure(http.StatusForbidden, metav1.StatusReasonForbidden)
 	notFound    = failure(http.StatusNotFound, metav1.StatusReasonNotFound)
-	conflict    = failure(http.StatusConflict, metav1.StatusReasonConflict)
 	unavailable = failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
 )
 

@@ -21,16 +21,14 @@ func TestKeeper_WritesWhereItsHubServesTheFleet(t *testing.T) {
 		guarded, fenced bool
 	}
 	rows(t, map[string]row{
-		"it serves the fleet":            {func(*env) {}, true, true},
-		"no installation serves it yet":  {func(r *env) { r.by = "" }, true, true},
-		"another installation serves it": {func(r *env) { r.by = them }, false, false},
-		"another replica may write":      {func(r *env) { r.standby = true }, false, false},
-		"the seal is not known":          {func(r *env) { r.by, r.unsealed = "", true }, false, false},
-		"the member takes no part":       {func(r *env) { r.is("east", takesNoPart) }, false, false},
-		"the member has moved":           {func(r *env) { r.is("east", moves) }, false, false},
-		"no policy has fences":           {func(r *env) { r.wanted = nil }, true, false},
-		"the same, without a cache":      {func(r *env) { r.wanted = nil; r.unlisted(true, errRefused) }, true, false},
-		"the fence of a policy warns":    {func(r *env) { r.wanted = []guard.Fence{warning} }, true, true},
+		"it serves the fleet":               {func(*env) {}, true, true},
+		"no installation serves it yet":     {func(r *env) { r.by = "" }, true, true},
+		"another replica may write":         {func(r *env) { r.standby = true }, false, false},
+		"the seal is not known":             {func(r *env) { r.by, r.unsealed = "", true }, false, false},
+		"the member takes no part":          {func(r *env) { r.is("east", takesNoPart) }, false, false},
+		"the member has moved":              {func(r *env) { r.is("east", moves) }, false, false},
+		"no policy fences, the cache fails": {func(r *env) { r.wanted = nil; r.unlisted(true, errRefused) }, true, false},
+		"the fence of a policy warns":       {func(r *env) { r.wanted = []guard.Fence{warning} }, true, true},
 	}, func(t *testing.T, row row) {
 		r := newEnv(t, allJobs)
 		r.reads()

@@ -60,7 +60,6 @@ func TestLeave_RemovesTheGuardAndForgetsTheMember(t *testing.T) {
 		"the fences may not be listed":   {nil, to(true, forbidden), true, true, false, true, ""},
 		"the member was not read yet":    {nil, unread, false, true, true, false, ""},
 		"the replica is a standby":       {nil, func(r *env) { r.standby = true }, false, true, true, false, ""},
-		"another installation serves":    {nil, func(r *env) { r.by = them }, false, true, true, false, ""},
 		"a Lease of this hub is left":    {[]lease.Content{eastLease(20)}, func(*env) {}, false, true, true, false, ""},
 		"a Lease of another hub is left": {[]lease.Content{another}, func(*env) {}, false, false, false, true, ""},
 		"Leases of both are left":        {[]lease.Content{another, second}, func(*env) {}, false, true, true, false, ""},

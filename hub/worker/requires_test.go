@@ -25,24 +25,15 @@ import (
 
 var ofDeployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 
-// changes notes for which namespaces decisions are enqueued.
-type changes struct {
-	Hub
-	of []string
-}
-
-func (c *changes) Changed(_ fleet.Key, namespace string) { c.of = append(c.of, namespace) }
-
 // requiring is a Worker that watches Deployments, of which a list has shown these, as namespace/name.
-func requiring(t *testing.T, names ...string) (*Worker, *requiredObjects, *changes) {
+func requiring(t *testing.T, names ...string) (*Worker, *requiredObjects) {
 	t.Helper()
-	c := &changes{}
-	w := New(Options{Hub: c, Member: fleet.Member{Key: eastKey}})
+	w := New(Options{Hub: &env{}, Member: fleet.Member{Key: eastKey}})
 	o := newRequiredObjects(ofDeployments, func() {})
 	t.Cleanup(o.unread.ShutDown)
 	w.required.of[ofDeployments] = o
 	musttest.Do(t, w.required.noteList(o, listed(names...)))
-	return w, o, c
+	return w, o
 }
 
 // listed are the metadata of objects, named as namespace/name=version.
@@ -77,7 +68,6 @@ func TestRequired_SaysWhyNothingIsKnown(t *testing.T) {
 		"anything else":                 {answer: internal, want: errFailing},
 		"as many as are kept":           {stored: most},
 		"one more is there":             {stored: most + 1, want: errTooMany},
-		"the last one comes":            {stored: most - 1, comes: "bank"},
 		"one more comes":                {stored: most, comes: "bank", want: errTooMany},
 		"its objects have no namespace": {stored: -1, want: errNoScope},
 		"one without a namespace comes": {comes: nowhere, want: errNoScope},
@@ -110,7 +100,7 @@ func TestRequired_SaysWhyNothingIsKnown(t *testing.T) {
 }
 
 func TestRequired_SaysTheSameOfSeveral(t *testing.T) {
-	w, o, _ := requiring(t, "shop/a=1", "shop/b=1", "shop/c=1")
+	w, o := requiring(t, "shop/a=1", "shop/b=1", "shop/c=1")
 	o.of["shop"]["a"].err, o.of["shop"]["b"].unhealthy, o.of["shop"]["c"].unhealthy = errNoRight, "b is sick", "c is sick"
 	for range 20 { // the same of several, or decisions would be enqueued again and again
 		if is := w.ofShop(ofDeployments); is != (Required{"b is sick", ErrUnread}) {
@@ -121,7 +111,7 @@ func TestRequired_SaysTheSameOfSeveral(t *testing.T) {
 	if is := w.ofShop(ofDeployments); !errors.Is(is.Err, ErrUnread) {
 		t.Errorf("too many are required, and it is watched: %+v", is)
 	}
-	w = New(Options{Hub: &changes{}, Member: fleet.Member{Key: eastKey}})
+	w = New(Options{Hub: &env{}, Member: fleet.Member{Key: eastKey}})
 	if is := w.ofShop(ofDeployments); !errors.Is(is.Err, ErrUnread) {
 		t.Errorf("it is not watched yet: %+v", is)
 	}
@@ -137,7 +127,7 @@ func TestRequired_SaysTheSameOfSeveral(t *testing.T) {
 // A tenant may label any number of objects, and change them as often as an API server lets it.
 func TestRequired_IsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, o, _ := requiring(t)
+		w, o := requiring(t)
 		for i := range 2 * maxRequired {
 			for _, how := range []watch.EventType{watch.Deleted, watch.Added, watch.Deleted} {
 				musttest.Do(t, w.required.note(o, how, &listed(fmt.Sprintf("n%d/a=1", i))[0]))
@@ -146,7 +136,7 @@ func TestRequired_IsBounded(t *testing.T) {
 		if o.n != 0 || len(o.of) != 0 || o.unread.Len() != 0 {
 			t.Errorf("all are gone, but %d in %d namespaces are kept, and %d have their turn", o.n, len(o.of), o.unread.Len())
 		}
-		w, o, _ = requiring(t)
+		w, o = requiring(t)
 		var err error
 		for i := 0; err == nil; i++ {
 			err = w.required.note(o, watch.Added, &listed(fmt.Sprintf("shop/%d=1", i))[0])
@@ -164,9 +154,6 @@ func TestRequired_IsBounded(t *testing.T) {
 		w.required.fail(o, errTooMany)
 		if o.n != 0 || len(o.of) != 0 {
 			t.Error("they are kept although nothing is known of them")
-		}
-		if err := w.required.note(o, watch.Added, &metav1.PartialObjectMetadata{}); !errors.Is(err, errNoScope) || o.n != 0 {
-			t.Errorf("one in no namespace: %v", err)
 		}
 	})
 }

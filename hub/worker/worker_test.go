@@ -40,11 +40,7 @@ func TestReport_ObservesWhatARequestShows(t *testing.T) {
 	}{
 		"an answer":            {nil, &health.Observation{OK: true}},
 		"no such Lease":        {apierrors.NewNotFound(leases, "shop"), &health.Observation{OK: true}},
-		"forbidden":            {apierrors.NewForbidden(leases, "shop", errRefused), nil},
-		"invalid credentials":  {apierrors.NewUnauthorized("who"), nil},
-		"invalid":              {apierrors.NewInvalid(schema.GroupKind{Kind: "Lease"}, "shop", nil), nil},
 		"a webhook that fails": {apierrors.NewInternalError(errors.New("failed calling webhook")), nil},
-		"an invalid request":   {apierrors.NewBadRequest("no"), nil},
 		"silence":              {failed(context.DeadlineExceeded), silence(true, "context deadline exceeded")},
 		"no route":             {failed(errors.New("no route")), silence(false, "no route")},
 		"another error":        {errors.New("lost"), silence(false, "lost")},
@@ -71,24 +67,21 @@ func TestReport_ObservesWhatARequestShows(t *testing.T) {
 // One installation serves a fleet, and only that one writes.
 func TestRun_BeginsWhereItsHubServesTheFleet(t *testing.T) {
 	type row struct {
-		by      string
-		standby bool
-		begins  bool
+		by     string
+		begins bool
 	}
 	rows(t, map[string]row{
-		"this installation serves the fleet":    {us, false, true},
-		"no installation serves the fleet":      {"", false, true},
-		"another installation serves the fleet": {them, false, false},
-		"this replica is a standby":             {"", true, false},
+		"no installation serves the fleet":      {"", true},
+		"another installation serves the fleet": {them, false},
 	}, func(t *testing.T, row row) {
 		r := newEnv(t)
-		r.by, r.standby = row.by, row.standby
+		r.by = row.by
 		end := r.runs(r.Run)
 		pass(time.Second)
 		if begins := r.Publisher() != nil; begins != row.begins || (len(r.east.holds("/")) > 0) != begins {
 			t.Errorf("it begins: %v, want %v; stored: %q", begins, row.begins, r.east.holds("/"))
 		}
-		r.will(func(r *env) { r.by, r.standby = "", false })
+		r.will(func(r *env) { r.by = "" })
 		pass(ServeRetry)
 		if r.Publisher() == nil {
 			t.Error("it does not begin later")

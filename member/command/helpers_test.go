@@ -16,6 +16,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/member/internal/fed"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 const (
@@ -27,26 +28,16 @@ const (
 
 func pass(d time.Duration) { <-time.After(d) }
 
-// each runs f for every row, in a bubble of its own.
-func each[T any](t *testing.T, rows map[string]T, f func(t *testing.T, row T)) {
-	t.Helper()
-	for name, row := range rows {
-		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, row) }) })
-	}
-}
-
 // leaseOf is a Lease as the hub writes it now.
 func leaseOf(
 	t testing.TB, now lease.Reading, holder string, epoch int64, duration time.Duration,
 ) *coordinationv1.Lease {
 	t.Helper()
 	l := &coordinationv1.Lease{}
-	if err := wire.Write(lease.Content{
+	musttest.Do(t, wire.Write(lease.Content{
 		Term:      lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now.Wall, RenewTime: now.Wall, Duration: duration},
 		Namespace: ns, Name: v1alpha1.DefaultLeaseName, Cluster: us, ClusterUID: "uid", Hub: "hub", Skew: time.Second,
-	}, "", l); err != nil {
-		t.Fatal(err)
-	}
+	}, "", l))
 	return l
 }
 

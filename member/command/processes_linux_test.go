@@ -22,6 +22,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/member/internal/fed"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 // asGate is the first argument of this program as a gate.
@@ -95,14 +96,10 @@ func startGate(t *testing.T, dir string, program ...string) *realGate {
 	in, out, err := os.Pipe()
 	begun, begins, wrong := os.Pipe()
 	logs, bad := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err := errors.Join(err, wrong, bad); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, errors.Join(err, wrong, bad))
 	g := &realGate{t: t, dir: dir, cmd: exec.Command(program[0], program[1:]...), leases: out}
 	g.cmd.ExtraFiles, g.cmd.Stderr = []*os.File{in, begins}, logs
-	if err := errors.Join(g.cmd.Start(), in.Close(), begins.Close()); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, errors.Join(g.cmd.Start(), in.Close(), begins.Close()))
 	_, _ = begun.Read(make([]byte, 1)) // until it is closed
 	_ = begun.Close()
 	t.Cleanup(func() {
@@ -135,9 +132,7 @@ func (g *realGate) lease(holder string, epoch int64, duration time.Duration) (de
 	g.t.Helper()
 	now := time.Now()
 	l := leaseOf(g.t, lease.Reading{Wall: now}, holder, epoch, duration)
-	if err := json.NewEncoder(g.leases).Encode(l); err != nil {
-		g.t.Fatal(err)
-	}
+	musttest.Do(g.t, json.NewEncoder(g.leases).Encode(l))
 	return now.Truncate(time.Microsecond).Add(duration)
 }
 
@@ -332,13 +327,9 @@ func TestRun_ExitCode(t *testing.T) {
 	t.Setenv(EpochVariable, "of another gate")
 	t.Setenv("LEASECAST_FUTURE", "of another gate")
 	notExecutable := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(notExecutable, []byte("\x7fELF is what it is not"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, os.WriteFile(notExecutable, []byte("\x7fELF is what it is not"), 0o700))
 	noBit := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(noBit, []byte("#!/bin/sh\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, os.WriteFile(noBit, []byte("#!/bin/sh\n"), 0o600))
 	const variables = `tr '\0' '\n' </proc/$$/environ | grep -q "of another gate" && exit 3; exit 4`
 	for name, row := range map[string]struct {
 		program []string
@@ -373,10 +364,7 @@ func TestRun_KeepsChildrenFromBeforeIt(t *testing.T) {
 	g := startGate(t, dir, "sh", "-c", script, "sh", dir, stubborn,
 		os.Args[0], asGate, "sh", "-c", "while :; do sleep 0.1; done")
 	before := g.numbers("pids", 1)[0]
-	ran, err := readStat(before)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ran := musttest.Get(readStat(before))(t)
 	g.await("a later tick of the kernel: a process of the same one might be the program's", func() bool {
 		return uint64((&clock.System{}).Now().Boot/(10*time.Millisecond)) > ran.started
 	})
@@ -393,24 +381,16 @@ func TestRun_KeepsChildrenFromBeforeIt(t *testing.T) {
 func TestWatchdog_WithoutItsGateKillsNoOtherProcess(t *testing.T) {
 	dir := t.TempDir()
 	read, unread, err := os.Pipe()
-	if err := errors.Join(err, read.Close()); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, errors.Join(err, read.Close()))
 	watchdog := exec.Command("sh", "-c", `read go && exec "$0" "$1"`, os.Args[0], Watchdog) // starts before its sibling
 	watchdog.SysProcAttr, watchdog.Stdout = &syscall.SysProcAttr{Setpgid: true}, unread
 	begin, err := watchdog.StdinPipe()
-	if err := errors.Join(err, watchdog.Start(), unread.Close()); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, errors.Join(err, watchdog.Start(), unread.Close()))
 	sibling := exec.Command("sh", "-c", "while :; do sleep 0.1; done", dir)
-	if err := sibling.Start(); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, sibling.Start())
 	t.Cleanup(func() { _, _ = sibling.Process.Kill(), sibling.Wait() })
 	_, err = io.WriteString(begin, "go\n")
-	if err := errors.Join(err, begin.Close()); err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, errors.Join(err, begin.Close()))
 	_ = watchdog.Wait() // it kills itself
 	if status := watchdog.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
 		t.Errorf("the watchdog ends with %v, want SIGKILL", watchdog.ProcessState)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 
+	"github.com/leasecast/leasecast/member/internal/musttest"
 	"github.com/leasecast/leasecast/member/membertest"
 )
 
@@ -29,7 +30,7 @@ func TestRun_StopsAndKillsTheProgram(t *testing.T) {
 		happens       func(g *testGate)
 		asked, killed time.Duration // SIGTERM and SIGKILL, from the first renewTime on
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"by default":           {0, silence, d * 3 / 4, deadline},
 		"stop-ahead":           {s, silence, d - s, d - s/2},
 		"a long stop-ahead":    {time.Hour, silence, d * 2 / 3, deadline},
@@ -87,7 +88,7 @@ func TestRun_StopsTheProgramWhileItsLogBlocks(t *testing.T) {
 		blocks  string // the line that does
 		happens func(g *testGate)
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"the log of the stop":  {"Stops the program", func(*testGate) { pass(d*3/4 + look) }},
 		"the log of the start": {"Runs the program", func(g *testGate) { g.signals <- syscall.SIGTERM }},
 	}, func(t *testing.T, row row) {
@@ -113,7 +114,7 @@ func TestRun_StopsTheProgramWhileItsLogBlocks(t *testing.T) {
 // The gate reads its clock and the rest of its term. Between the two it may be paused.
 func TestRun_PausedSetsNoLateDeadline(t *testing.T) {
 	pauses := map[string]time.Duration{"not paused": 0, "paused": 200 * time.Millisecond}
-	each(t, pauses, func(t *testing.T, pause time.Duration) {
+	musttest.Each(t, pauses, func(t *testing.T, pause time.Duration) {
 		g := newTestGate(t, 0)
 		g.paused.pause = pause
 		deadline := g.clock.Now().Boot + d
@@ -171,7 +172,7 @@ func TestRun_Ends(t *testing.T) {
 		code    int
 		err     error
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"the program exits": {true, func(g *testGate) { g.group().exits(7) }, 7, nil},
 		"a signal, the program exits": {true, func(g *testGate) {
 			g.signals <- syscall.SIGTERM
@@ -223,7 +224,7 @@ func TestRun_GoesOnAfterATerm(t *testing.T) {
 		starts  func() error
 		happens func(g *testGate, f *fakeGroup) // f: nil if it was not started
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"that ends during a start": {func() error { pass(until); return errCannotExec },
 			func(*testGate, *fakeGroup) { pass(until) }},
 		"and the watchdog ends first": {nil, func(g *testGate, f *fakeGroup) { g.clock.Step(until); close(f.left) }},
@@ -293,9 +294,7 @@ func TestHandler_AnswersWhoLeads(t *testing.T) {
 		w := httptest.NewRecorder()
 		Handler(f, ns).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/leader", nil))
 		var got Answer
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, json.Unmarshal(w.Body.Bytes(), &got))
 		if got.Why = ""; w.Code != row.status || got != row.want {
 			t.Errorf("%s: %d %+v, want %d %+v", name, w.Code, got, row.status, row.want)
 		}

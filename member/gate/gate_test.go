@@ -28,6 +28,7 @@ import (
 	"github.com/leasecast/leasecast/member"
 	"github.com/leasecast/leasecast/member/gate"
 	"github.com/leasecast/leasecast/member/internal/fed"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 	"github.com/leasecast/leasecast/member/membertest"
 )
 
@@ -42,7 +43,7 @@ func TestGate_ActsOnlyForTheLeader(t *testing.T) {
 		result         reconcile.Result // of Reconcile
 		err            error
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"the namespace is unknown":      {nothing, nil, nil, false, none, nil},
 		"another cluster leads":         {func(f *membertest.Fake) { f.Demote(ns) }, nil, nil, false, none, nil},
 		"another namespace is led":      {func(f *membertest.Fake) { f.Promote("other") }, nil, nil, false, none, nil},
@@ -77,14 +78,12 @@ func leading(t *testing.T) (fed.Terms, *clocktest.Hand) {
 	t.Helper()
 	clock := clocktest.NewHand(clocktest.Start)
 	terms, now, l := fed.New(clock, time.Second), clock.Now().Wall, &coordinationv1.Lease{}
-	if err := wire.Write(lease.Content{
+	musttest.Do(t, wire.Write(lease.Content{
 		Term: lease.Term{
 			Holder: "east", Epoch: 7, AcquireTime: now, RenewTime: now, Duration: membertest.Duration,
 		},
 		Namespace: ns, Name: "leasecast", Cluster: "east",
-	}, "", l); err != nil {
-		t.Fatal(err)
-	}
+	}, "", l))
 	terms.Observe(l)
 	return terms, clock
 }
@@ -107,7 +106,7 @@ func TestGate_DropsErrorsOfItsOwnTermOnly(t *testing.T) {
 		act    func(ctx context.Context) error
 		want   error // that Reconcile returns; nil: it was dropped
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"of a check":                   {over, member.Check, nil},
 		"of a write":                   {over, write, nil},
 		"of a write in less than 1 ms": {over - time.Microsecond, write, nil},
@@ -160,10 +159,7 @@ func TestGate_ObservesWhereItDoesNotLead(t *testing.T) {
 
 // No retry helps. A namespace that is not watched has many objects, and its error is returned once.
 func TestGate_RejectsWhatWillNeverBeLed(t *testing.T) {
-	m, err := member.New(&rest.Config{}, member.Options{Namespaces: []string{"ledger"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := musttest.Get(member.New(&rest.Config{}, member.Options{Namespaces: []string{"ledger"}}))(t)
 	of := func(m member.Leader) reconcile.Reconciler {
 		return newGate(m, func(context.Context, reconcile.Request) (reconcile.Result, error) {
 			t.Error("called")

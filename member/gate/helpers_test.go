@@ -23,6 +23,7 @@ import (
 
 	"github.com/leasecast/leasecast/member"
 	"github.com/leasecast/leasecast/member/gate"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 )
 
 const ns = "shop"
@@ -32,14 +33,6 @@ var (
 	again     = reconcile.Result{RequeueAfter: time.Minute}
 	errBroken = errors.New("errBroken")
 )
-
-// each runs f for every row, in a bubble of its own.
-func each[T any](t *testing.T, rows map[string]T, f func(t *testing.T, row T)) {
-	t.Helper()
-	for name, row := range rows {
-		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, row) }) })
-	}
-}
 
 func object(namespace, name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -93,13 +86,7 @@ func startResync[request comparable](
 ) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
-	s, err := gate.ResyncOf(b, r)
-	if err == nil {
-		err = s.Start(ctx, q)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	musttest.Do(t, musttest.Get(gate.ResyncOf(b, r))(t).Start(ctx, q))
 	stop = sync.OnceFunc(func() { cancel(); synctest.Wait(); q.ShutDown() })
 	t.Cleanup(stop)
 	return stop

@@ -30,6 +30,7 @@ import (
 
 	"github.com/leasecast/leasecast/member"
 	"github.com/leasecast/leasecast/member/gate"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 	"github.com/leasecast/leasecast/member/membertest"
 )
 
@@ -94,7 +95,7 @@ func TestResync_EnqueuesWhatAStartWould(t *testing.T) {
 		return func(m member.Leader) *gate.Builder { return forMaps(m, never).Owns(&corev1.Secret{}, predicates...) }
 	}
 	filtered := func(m member.Leader) *gate.Builder { return forMaps(m).WithEventFilter(not("a")) }
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"no predicate":                   {of(), all},
 		"a predicate":                    {of(not("a")), all[1:]},
 		"two":                            {of(not("a"), not("b")), all[2:]},
@@ -222,12 +223,9 @@ func TestResync_LogsWhatItListed(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion})
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMapList"), meta.RESTScopeNamespace) // as discovery adds it
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("SecretList"), meta.RESTScopeNamespace)
-	some, err := cache.New(&rest.Config{}, cache.Options{
+	some := musttest.Get(cache.New(&rest.Config{}, cache.Options{
 		Scheme: scheme.Scheme, Mapper: mapper, DefaultNamespaces: map[string]cache.Config{"mail": {}, "ledger": {}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	untyped, partial := &unstructured.Unstructured{}, &metav1.PartialObjectMetadata{}
 	untyped.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	partial.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
@@ -241,7 +239,7 @@ func TestResync_LogsWhatItListed(t *testing.T) {
 		r    client.Reader
 		want string
 	}
-	each(t, map[string]row{
+	musttest.Each(t, map[string]row{
 		"of a type":               {&corev1.ConfigMap{}, c, resynced},
 		"of objects without type": {untyped, c, resynced},
 		"of metadata":             {partial, c, resynced},
@@ -323,13 +321,7 @@ func TestResync_LosesNoRequestToAPromotion(t *testing.T) {
 			defer workers.Wait()
 			defer q.ShutDown()
 			defer cancel()
-			s, err := gate.ResyncOf(forMaps(f), c)
-			if err == nil {
-				err = s.Start(ctx, q)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			musttest.Do(t, musttest.Get(gate.ResyncOf(forMaps(f), c))(t).Start(ctx, q))
 			for round := range rounds {
 				c.change(func() { c.items = nil })
 				var all sync.WaitGroup

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 	"github.com/leasecast/leasecast/member/membertest"
 )
 
@@ -40,9 +41,7 @@ func TestFakeLeadsWhereTheTestSaysSo(t *testing.T) {
 				}
 				f.Promote(ns)
 				ctx, done, err := f.Context(t.Context(), ns)
-				if err != nil {
-					t.Fatal(err)
-				}
+				musttest.Do(t, err)
 				defer done()
 				row.happens(f)
 				cause := context.Cause(ctx)

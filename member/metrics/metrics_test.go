@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
+	"github.com/leasecast/leasecast/member/internal/musttest"
 	"github.com/leasecast/leasecast/member/membertest"
 	"github.com/leasecast/leasecast/member/metrics"
 )
@@ -27,15 +28,10 @@ func TestTheMetricsOfAMember(t *testing.T) {
 	c.Add(another(f)) // nor does who has two Members
 	expect := func(when, want string) {
 		t.Helper()
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := musttest.Get(registry.Gather())(t)
 		var got strings.Builder
 		for _, family := range families {
-			if _, err := expfmt.MetricFamilyToText(&got, family); err != nil {
-				t.Fatal(err)
-			}
+			_ = musttest.Get(expfmt.MetricFamilyToText(&got, family))(t)
 		}
 		if got.String() != want {
 			t.Errorf("%s:\n%s\nwant\n%s", when, got.String(), want)

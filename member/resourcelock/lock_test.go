@@ -14,6 +14,7 @@ import (
 	clientlock "k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/musttest"
 	"github.com/leasecast/leasecast/member/membertest"
 	"github.com/leasecast/leasecast/member/resourcelock"
 )
@@ -95,9 +96,7 @@ func newCandidate(t *testing.T) *candidate {
 // each runs f for every row with a candidate, in a bubble of its own.
 func each[T any](t *testing.T, rows map[string]T, f func(t *testing.T, c *candidate, row T)) {
 	t.Helper()
-	for name, row := range rows {
-		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, newCandidate(t), row) }) })
-	}
+	musttest.Each(t, rows, func(t *testing.T, row T) { f(t, newCandidate(t), row) })
 }
 
 func TestTheLockIsTakenOnlyWhereTheClusterLeads(t *testing.T) {
@@ -180,9 +179,7 @@ func TestTheLockIsNotRenewedInTheNextTerm(t *testing.T) {
 	for range 100 {
 		c := newCandidate(t)
 		c.Promote(ns)
-		if err := c.lock.Create(t.Context(), mine); err != nil {
-			t.Fatal(err)
-		}
+		musttest.Do(t, c.lock.Create(t.Context(), mine))
 		c.Demote(ns)
 		c.Promote(ns)
 		if err := c.lock.Update(t.Context(), mine); !errors.Is(err, member.ErrLost) || c.writes != 1 {

@@ -4,7 +4,6 @@ package front
 
 import (
 	"crypto/tls"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
@@ -64,11 +63,7 @@ func New(config *rest.Config) (*Front, error) {
 
 // Kubeconfig leads to the front, with a token.
 func (f *Front) Kubeconfig(token string) ([]byte, error) {
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.server.Certificate().Raw})
-	return fleet.Kubeconfig("front", &rest.Config{
-		Host: f.server.URL, BearerToken: token,
-		TLSClientConfig: rest.TLSClientConfig{CAData: ca},
-	})
+	return fleet.TokenKubeconfig(f.server.URL, f.server.Certificate(), token)
 }
 
 // Play begins an act, and ends all connections. Without one the front is honest.

@@ -42,9 +42,10 @@ func enclosed(of schema.GroupVersionKind, content []byte) []byte {
 	return append([]byte("k8s\x00"), data...)
 }
 
-// event is one of a watch.
-func event(kind string, object []byte) []byte {
-	data, _ := (&metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: object}}).Marshal() // plain data, too
+// Event is one of a watch, with its length before it. It shows a message of a kind.
+func Event(kind string, of schema.GroupVersionKind, content []byte) []byte {
+	object := runtime.RawExtension{Raw: enclosed(of, content)}
+	data, _ := (&metav1.WatchEvent{Type: kind, Object: object}).Marshal() // plain data, too
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
 }
 

@@ -34,11 +34,10 @@ func Bodies(of schema.GroupVersionKind, message reflect.Type, size int) (all []B
 		return nil
 	}
 	for _, s := range shapes(message) {
-		object := func() []byte { return enclosed(of, s.fill(size)) }
 		all = append(all, Body{
 			Name:   of.Kind + " of " + s.name,
-			Object: object,
-			Event:  func(kind string) []byte { return event(kind, object()) },
+			Object: func() []byte { return enclosed(of, s.fill(size)) },
+			Event:  func(kind string) []byte { return Event(kind, of, s.fill(size)) },
 		})
 	}
 	return all

@@ -2,11 +2,16 @@
 package musttest
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // Do fails the test at once if there is an error. It shows the lines of test files that led to the call.
@@ -33,4 +38,21 @@ func Get[T any](value T, err error) func(testing.TB) T {
 		Do(t, err)
 		return value
 	}
+}
+
+// Eventually is [must.Await] for a test.
+func Eventually(t testing.TB, limit time.Duration, what string, condition func(context.Context) error) {
+	t.Helper()
+	Do(t, must.Await(t.Context(), limit, what, condition))
+}
+
+// Start runs something until the test is over, or until stop, which returns when that has ended. An error of it fails
+// the test.
+func Start(t testing.TB, run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	stop = sync.OnceFunc(func() { cancel(); Do(t, <-ended) })
+	t.Cleanup(stop)
+	return stop
 }

@@ -91,6 +91,19 @@ func EastLeads(epoch int64) election.Record {
 	}
 }
 
+// Lease returns the Lease of a term of east in east, stamped at the start, after some changes.
+func Lease(epoch int64, changes ...func(*lease.Content)) lease.Content {
+	us := EastKey.Identity()
+	c := lease.Content{Namespace: "shop", Name: "leasecast", Cluster: us, ClusterUID: "uid", Hub: "this"}
+	c.Term = lease.Term{
+		Holder: us, Epoch: epoch, AcquireTime: Start.Wall, RenewTime: Start.Wall, Duration: 15 * time.Second,
+	}
+	for _, change := range changes {
+		change(&c)
+	}
+	return c
+}
+
 // PolicyFor returns a valid policy for a namespace.
 func PolicyFor(fleetName, name, namespace string) *v1alpha1.LeadershipPolicy {
 	p := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: name, Generation: 7}}

@@ -152,9 +152,8 @@ func TestRequestsReachTheTarget(t *testing.T) {
 			l := newTestTransport()
 			tg := targetTo(t, accessTo(t, s, tc.prefix, "t0ken"), nil)
 			l.Lead(tg)
-			resp := musttest.Get(
-				(&http.Client{Transport: l.Renewals()}).Get("https://east.prod.invalid/api/v1/namespaces" + tc.path),
-			)(t)
+			resp, err := (&http.Client{Transport: l.Renewals()}).Get("https://east.prod.invalid/api/v1/namespaces" + tc.path)
+			musttest.Do(t, err)
 			_ = resp.Body.Close()
 			r := got.Load()
 			path := tc.want + "/api/v1/namespaces" + tc.path
@@ -194,7 +193,8 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 				r := musttest.Get(
 					http.NewRequestWithContext(t.Context(), test.method, "https://east.prod.invalid"+test.path, nil),
 				)(t)
-				resp := musttest.Get((&http.Client{Transport: l.Renewals()}).Do(r))(t)
+				resp, err := (&http.Client{Transport: l.Renewals()}).Do(r)
+				musttest.Do(t, err)
 				_ = resp.Body.Close()
 			}
 			if a, b, c := <-connections, <-connections, <-connections; a != b || b != c {
@@ -358,7 +358,8 @@ func TestLostWatchEndsWithoutAnError(t *testing.T) {
 		lost := iotest.ErrReader(net.ErrClosed)
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(lost)}, nil
 	}), &wake.Signal{}, clock.RealClock{})}
-	resp := musttest.Get(client.Get("https://east.prod.invalid" + Namespaces + "?watch=true"))(t)
+	resp, err := client.Get("https://east.prod.invalid" + Namespaces + "?watch=true")
+	musttest.Do(t, err)
 	if _, err := io.ReadAll(resp.Body); err != nil {
 		t.Errorf("it ends with %v", err)
 	}
