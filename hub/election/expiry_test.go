@@ -95,8 +95,8 @@ func TestPromisesEndAt(t *testing.T) {
 	}
 }
 
-// Rule 6: a term that ended before the tenure started is renewed no more, whether the leader's cluster was read or not. But
-// a backup does not show that it was resumed since.
+// Rule 6: a term that ended before the tenure started is renewed no more, whether the leader's cluster was read or not.
+// But a backup does not show that it was resumed since.
 func TestEarlierEndIsInheritedAsItWas(t *testing.T) {
 	ended := func(inherited float64) election.State {
 		return ending(reason.Gone, unread, recorded(since(-100)), during(inheriting(inherited)), having(nothing()))
