@@ -19,7 +19,6 @@ var (
 	ofController = tests{pkg: "./hub/controller", run: "^Test", skip: "^Test(Simulation|Stories|NarrowWorlds$)"}
 	ofLedger     = tests{pkg: "./hub/ledger", run: "^Test"}
 	ofDecide     = tests{pkg: "./hub/decide", run: "^Test"}
-	ofExplain    = tests{pkg: "./hub/explain", run: "^Test"}
 	ofIdentity   = tests{pkg: "./hub/fleet", run: "^Test(IdentityOf|Owners)$"}
 )
 

@@ -23,6 +23,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/must/musttest"
+	"github.com/leasecast/leasecast/hub/decide/decidetest"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 )
@@ -247,23 +248,24 @@ func TestWhatAWorkerKeepsInItsMember(t *testing.T) {
 	for name, test := range map[string]struct {
 		state          v1alpha1.RecordState
 		leader, policy string
-		inWest         int // which is not selected
+		inEast, inWest int // west is not selected
 	}{
-		"its term ends":               {v1alpha1.StateEnding, "west", "shops", 1},
-		"another cluster leads":       {v1alpha1.StateLeading, "east", "shops", 0},
-		"nobody leads":                {v1alpha1.StateVacant, "", "shops", 0},
-		"it leads for another policy": {v1alpha1.StateLeading, "west", "other", 0},
+		"its term ends":                      {v1alpha1.StateEnding, "west", "shops", 1, 1},
+		"another cluster leads":              {v1alpha1.StateLeading, "east", "shops", 1, 0},
+		"nobody leads":                       {v1alpha1.StateVacant, "", "shops", 1, 0},
+		"it leads for a policy that is gone": {v1alpha1.StateLeading, "west", "gone", 1, 0},
+		"another policy owns its namespace":  {v1alpha1.StateLeading, "east", "mails", 0, 0},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			o := policyOf("fleet", "shops", "shop")
-			o.Spec.Fencing = &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}
+			o.Spec.Fencing = decidetest.Locks(simLock)
 			o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.PriorityLabel: "5"}}
 			record := recordOf("fleet", "shop")
 			record.Spec.State, record.Spec.Leader, record.Spec.Policy = test.state, test.leader, test.policy
 			o.Spec.Requires = &v1alpha1.Requires{
 				Resources: []v1alpha1.RequiredResources{{Group: "apps", Names: []string{"deployments"}}},
 			}
-			m := newTestFleet(t, o, record, policyOf("fleet", "mails", "mail"), clusterOf("fleet", "east", "5"),
+			m := newTestFleet(t, o, record, policyOf("fleet", "mails", "shop"), clusterOf("fleet", "east", "5"),
 				clusterOf("fleet", "west", "7"), clusterOf("fleet", "north", "7"))
 			h := workersHub{m.Controller}
 			expects := func(cluster string, want int) {
@@ -278,7 +280,7 @@ func TestWhatAWorkerKeepsInItsMember(t *testing.T) {
 				t.Errorf("requires %v, %v", rs, err)
 			}
 			m.Client = m.api
-			for cluster, want := range map[string]int{"east": 1, "west": test.inWest, "north": 0, "unknown": 0} {
+			for cluster, want := range map[string]int{"east": test.inEast, "west": test.inWest, "north": 0, "unknown": 0} {
 				expects(cluster, want)
 				rs, err := h.Requires(t.Context(), fleet.Key{Fleet: "fleet", Name: cluster})
 				if err != nil || (len(rs) == 1) != (cluster == "east") {
@@ -286,7 +288,7 @@ func TestWhatAWorkerKeepsInItsMember(t *testing.T) {
 				}
 			}
 			m.Client = checked(m.api, ofRecords)
-			expects("west", 1) // it may lead
+			expects("west", test.inEast) // it may lead
 			m.Client = failing(m.api, "list")
 			if fs, _, err := h.Fences(t.Context(), eastKey); !errors.Is(err, errRefused) {
 				t.Errorf("%d fences, %v", len(fs), err)
