@@ -4,7 +4,7 @@ package main
 var expiring = []mutant{
 	{"5: no ε after what this tenure has sent", ofElection, "hub/election.promiseExpiry",
 		`s.Sent.Until.Add(p.skew + s.Sent.Stop)`, `s.Sent.Until.Add(s.Sent.Stop)`},
-	{"5: the clock that never steps does not count", stories, "hub/election.expiry.passed",
+	{"5: the clock that never steps does not count", ofElection, "hub/election.expiry.passed",
 		`now.Boot >= b.boot`, `true`},
 	{"5: a smaller ε shortens what was promised", stories, "hub/election.promiseExpiry",
 		`p.skew = max(p.skew, s.Sent.Skew)`, ``},

@@ -203,6 +203,7 @@ func TestClocksDecideWhoMayLead(t *testing.T) {
 		"a clock that was not measured":            {with(south, west), "fit Eligible"},
 		"a clock is off, another agrees":           {with(east, west), "unfit " + off},
 		"a clock is off, an unreachable one vague": {with(measured("south", vague, lost), east), "unfit Unreachable"},
+		"a clock is off, another one not measured": {with(east, south), "keeps " + off},
 		"all clocks are off":                       {with(east, east), "keeps " + off},
 		"no second answer agrees yet":              {with(measured("east", suspected), west), "keeps " + off},
 		"the one that agrees takes no part":        {with(east, measured("west", agrees, outside)), "keeps " + off},

@@ -236,12 +236,12 @@ func expire(now lease.Reading, p Policy, s State, cs []Candidate, b expiry) Deci
 	return d
 }
 
-// successorOf returns the candidate that gets the next term if it is granted now. That is the best candidate,
-// unless the cause for which its term ends is gone. Recovery moves nothing, so the leader then leads
-// again, in a new term. Where people have frozen who leads, or fail over by hand, nobody else gets one. Lead is given
-// back only to a cluster that was able to lead for long enough. An order or an edit leads to no cluster in which what
-// is required is in a worse state. A leader in which something required has failed is followed by a cluster in which
-// all of it is healthy, if there still is one.
+// successorOf returns the candidate that gets the next term if it is granted now. That is the best candidate, unless
+// the cause is gone for which the leader's term ends. Recovery moves nothing, so the leader then leads again, in a new
+// term. Where people have frozen who leads, or fail over by hand, nobody else gets one. Lead is given back only to a
+// cluster that was able to lead for long enough. An order or an edit leads to no cluster in which what is required is
+// in a worse state. A leader in which something required has failed is followed by a cluster in which all of it is
+// healthy, if there still is one.
 func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, bool) {
 	holder, ok := named(ranked, s.Record.Leader)
 	if ok && mayGoOn(holder) && whyDepose(now, p, s, ranked) == "" {

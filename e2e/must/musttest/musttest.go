@@ -46,13 +46,24 @@ func Eventually(t testing.TB, limit time.Duration, what string, condition func(c
 	Do(t, must.Await(t.Context(), limit, what, condition))
 }
 
+// stopLimit bounds how long what Start runs may take to stop.
+const stopLimit = 30 * time.Second
+
 // Start runs something until the test is over, or until stop, which returns when that has ended. An error of it fails
-// the test.
+// the test, and so does a stop that takes longer than stopLimit.
 func Start(t testing.TB, run func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx) }()
-	stop = sync.OnceFunc(func() { cancel(); Do(t, <-ended) })
+	stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			Do(t, err)
+		case <-time.After(stopLimit):
+			t.Errorf("it does not stop within %v", stopLimit)
+		}
+	})
 	t.Cleanup(stop)
 	return stop
 }
